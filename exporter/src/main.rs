@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use energy_meters::bmc_helper;
 use gpu_binding::helper;
 use jobledger_exporter::app::{self, Failure, Node, Opened, Output};
 use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest};
@@ -16,6 +17,9 @@ fn main() -> ExitCode {
     }
     if resctrl::helper::KIND.is_asked_for(std::env::args_os()) {
         return resctrl::helper::run(std::env::args_os());
+    }
+    if bmc_helper::KIND.is_asked_for(std::env::args_os()) {
+        return bmc_helper::run(std::env::args_os());
     }
     let config = match cli::parse(std::env::args_os()) {
         Ok(Invocation::Generate(document)) => return ExitCode::from(app::print(&app::document(document))),

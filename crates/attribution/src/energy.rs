@@ -11,7 +11,7 @@ use readings::Gain;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
-use super::{Account, Charged, IdleEstimate, IdlePower, split};
+use super::{Account, Charged, IdleEstimate, IdlePower, Traffic, split};
 
 /// Twice the standard error of a fitted idle power may be this part of the mean power.
 const LARGEST_ERROR: f64 = 0.05;
@@ -25,8 +25,12 @@ pub enum Method {
     FittedHeldAndUsed,
     /// All of it by the CPUs that a job held: the idle power is not known (yet).
     Held,
-    /// By the memory that a job held.
+    /// By the memory that a job held: who moved how much is not known, or the idle power is not (yet).
     MemoryHeld,
+    /// The idle power of memory by the CPUs that a job held, the power beyond it by the bytes that it moved.
+    HeldAndMoved,
+    /// The same, with an idle power that follows from the power under load.
+    FittedHeldAndMoved,
     /// Overhead: that of the idle node by the CPUs that a job held, the rest by the energy that it is charged with elsewhere.
     HeldAndJoules,
     /// The same, with an overhead of the idle node that follows from the overhead under load.
@@ -43,6 +47,8 @@ impl Method {
             Self::FittedHeldAndUsed => "cpus_held_and_cpu_time_fitted",
             Self::Held => "cpus_held",
             Self::MemoryHeld => "memory_held",
+            Self::HeldAndMoved => "cpus_held_and_memory_traffic",
+            Self::FittedHeldAndMoved => "cpus_held_and_memory_traffic_fitted",
             Self::HeldAndJoules => "cpus_held_and_energy",
             Self::FittedHeldAndJoules => "cpus_held_and_energy_fitted",
             Self::BookedJoules => "energy",
@@ -104,6 +110,8 @@ pub struct Interval {
     pub busy: Option<Busy>,
     /// Memory that was used there, whoever by, bytes times nanoseconds.
     pub byte_ns: u128,
+    /// What the memory there moved; `None` if that is not known for all of the time.
+    pub traffic: Option<Traffic>,
     /// By job.
     pub uses: BTreeMap<JobRunId, Use>,
 }
@@ -119,9 +127,20 @@ impl Interval {
             _ => None,
         };
         self.byte_ns = self.byte_ns.saturating_add(other.byte_ns);
+        self.traffic = match (self.traffic.take(), &other.traffic) {
+            (Some(before), Some(more)) => Some(before.plus(more)),
+            (None, Some(more)) if fresh => Some(more.clone()),
+            _ => None,
+        };
         for (run, more) in &other.uses {
             self.uses.entry(*run).or_default().add(*more);
         }
+    }
+
+    /// Drops the other job runs. What they held and used remains in the sums.
+    pub(crate) fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
+        self.uses.retain(|run, _| known(*run));
+        self.traffic.iter_mut().for_each(|traffic| traffic.keep(&known));
     }
 
     /// The CPUs that job runs held, times nanoseconds.
@@ -140,7 +159,7 @@ impl Interval {
 pub enum Basis {
     /// CPUs held and used.
     Cpus,
-    /// Memory held.
+    /// CPUs held and bytes moved, or memory held.
     Memory,
 }
 
@@ -168,8 +187,15 @@ impl EnergyAccounts {
         let gain = gain?;
         let pending = std::mem::take(&mut self.pending);
         let Gain::Grown(energy) = gain else { return None };
-        if let Some(busy) = pending.busy.filter(|_| self.basis == Basis::Cpus) {
-            self.idle.learn(pending.length, Some((busy.cpus_ns, pending.cpu_ns)), busy.cores_ns, energy);
+        match (self.basis, pending.busy, &pending.traffic) {
+            (Basis::Cpus, Some(busy), _) => {
+                let of_all = Some((busy.cpus_ns, pending.cpu_ns));
+                self.idle.learn(pending.length, of_all, busy.cores_ns, energy);
+            }
+            (Basis::Memory, _, Some(traffic)) => {
+                self.idle.learn_by_work(pending.length, traffic.bytes, energy);
+            }
+            _ => {}
         }
         Some(self.charge(energy, &pending))
     }
@@ -183,22 +209,29 @@ impl EnergyAccounts {
             }
             self.account.charge(method, split);
         };
-        match (self.basis, self.idle.best().zip(interval.busy)) {
-            (Basis::Memory, _) => {
-                charge(
-                    Method::MemoryHeld,
-                    energy,
-                    interval.weights(|used| used.held_byte_ns),
-                    interval.byte_ns,
-                );
+        let used = match self.basis {
+            Basis::Cpus => {
+                interval.busy.map(|busy| (interval.weights(|used| used.used_core_ns), busy.cores_ns))
+            }
+            Basis::Memory => interval.traffic.as_ref().and_then(Traffic::by_job),
+        };
+        match (self.basis, self.idle.best().zip(used)) {
+            (Basis::Memory, None) => {
+                let held = interval.weights(|used| used.held_byte_ns);
+                charge(Method::MemoryHeld, energy, held, interval.byte_ns);
             }
             (Basis::Cpus, None) => charge(Method::Held, energy, interval.held(), interval.cpu_ns),
-            (Basis::Cpus, Some(((power, fitted), busy))) => {
-                let method = if fitted { Method::FittedHeldAndUsed } else { Method::HeldAndUsed };
+            (basis, Some(((power, fitted), (used, whole)))) => {
+                let method = match (basis, fitted) {
+                    (Basis::Cpus, false) => Method::HeldAndUsed,
+                    (Basis::Cpus, true) => Method::FittedHeldAndUsed,
+                    (Basis::Memory, false) => Method::HeldAndMoved,
+                    (Basis::Memory, true) => Method::FittedHeldAndMoved,
+                };
                 let idle = u128::from(power) * interval.length.as_nanos() / 1_000_000_000;
                 let idle = u64::try_from(idle).unwrap_or(u64::MAX).min(energy);
                 charge(method, idle, interval.held(), interval.cpu_ns);
-                charge(method, energy - idle, interval.weights(|used| used.used_core_ns), busy.cores_ns);
+                charge(method, energy - idle, used, whole);
             }
         }
         charged
@@ -211,7 +244,7 @@ impl EnergyAccounts {
 
     /// Drops the job runs that are not known any more.
     pub fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
-        self.pending.uses.retain(|run, _| known(*run));
+        self.pending.keep(&known);
         self.account.keep(known);
     }
 
@@ -227,7 +260,7 @@ impl EnergyAccounts {
 
     /// A job run is not retained any more. Its part of an interval that is still to be split is unattributed.
     pub fn forget(&mut self, run: JobRunId) {
-        self.pending.uses.remove(&run);
+        self.pending.keep(|other| other != run);
         self.account.forget(run);
     }
 
@@ -243,6 +276,8 @@ impl EnergyAccounts {
 }
 
 #[cfg(test)]
+mod memory_truth;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod truth;
+pub(crate) mod truth;

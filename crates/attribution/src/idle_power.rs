@@ -55,13 +55,15 @@ impl IdlePower {
 pub struct IdleEstimate {
     seen: IdlePower,
     model: PowerModel,
+    /// The most work in a second, where nothing else says how busy the device is.
+    most_work: u64,
 }
 
 impl IdleEstimate {
     /// One that has learned nothing. What follows from the power under load is used while twice its standard error is at most such a
     /// part of the mean power.
     pub fn new(seen: IdlePower, largest_error: f64) -> Self {
-        Self { seen, model: PowerModel::new(largest_error) }
+        Self { seen, model: PowerModel::new(largest_error), most_work: 0 }
     }
 
     /// Takes an interval: its length, the device's busy time of all its time (nanoseconds) where they are known, its work in
@@ -70,9 +72,19 @@ impl IdleEstimate {
         if let Some(busy) = busy {
             self.seen.learn(length, busy, energy_uj);
         }
-        if self.seen.microwatts().is_none() {
-            self.model.learn(length, work, energy_uj);
+        self.model.learn(length, work, energy_uj);
+    }
+
+    /// The same for a device of which nothing but its work is known: it is idle while it does next to nothing of the most that it
+    /// ever did.
+    pub(crate) fn learn_by_work(&mut self, length: Duration, work: u64, energy_uj: u64) {
+        let (work, nanos) = (u128::from(work), length.as_nanos());
+        if length >= SHORTEST {
+            let rate = work.saturating_mul(1_000_000_000) / nanos;
+            self.most_work = self.most_work.max(u64::try_from(rate).unwrap_or(u64::MAX));
         }
+        let most = u128::from(self.most_work).saturating_mul(nanos) / 1_000_000_000;
+        self.learn(length, Some((work, most)), work, energy_uj);
     }
 
     /// Microwatts, and whether they follow from the power under load.
@@ -98,7 +110,12 @@ impl IdleEstimate {
 
     /// What follows from the power under load, as long as there is nothing better.
     pub fn fitted(&self) -> Option<FittedPower> {
-        self.model.idle().filter(|_| self.seen.microwatts().is_none())
+        self.model.fit().filter(|_| self.seen.microwatts().is_none())
+    }
+
+    /// The energy of 10⁹ units of work beyond the idle power, microjoules.
+    pub fn energy_of_work(&self) -> Option<u64> {
+        self.model.fit().map(|fit| fit.microjoules_of_work)
     }
 }
 
@@ -121,5 +138,22 @@ mod tests {
         let mut set = IdlePower::Set(7);
         set.learn(second, (0, ns), 1);
         assert_eq!(set, IdlePower::Set(7));
+    }
+
+    #[test]
+    fn a_device_that_does_a_fiftieth_of_the_most_it_did_is_idle() {
+        let mut power = IdleEstimate::new(IdlePower::Learned(None), 0.05);
+        let mut learn = |millis: u64, work: u64, energy_uj: u64| {
+            power.learn_by_work(Duration::from_millis(millis), work, energy_uj);
+            power.seen().microwatts()
+        };
+        assert_eq!(learn(10_000, 20, 90), None, "nothing says that this is little");
+        assert_eq!(learn(100, 1000, 9), None, "too short for a rate");
+        assert_eq!(learn(10_000, 20, 90), None);
+        assert_eq!(learn(10_000, 1000, 900), None);
+        assert_eq!(learn(10_000, 21, 100), None);
+        assert_eq!(learn(10_000, 20, 110), Some(11));
+        assert_eq!(learn(500, 0, 1), Some(11), "too short for a power");
+        assert_eq!(learn(20_000, 40, 200), Some(10));
     }
 }

@@ -23,6 +23,7 @@ mod overhead;
 mod power_model;
 mod scope;
 mod split;
+mod traffic;
 
 pub use account::Account;
 pub use energy::{Basis, Busy, EnergyAccounts, Interval, Method, Use};
@@ -34,3 +35,4 @@ pub use overhead::{Charged, EnergyCharge, OverheadAccounts, PartsReading};
 pub use power_model::{FittedPower, PowerModel};
 pub use scope::{Reading, ScopeLedger};
 pub use split::{Split, split};
+pub use traffic::Traffic;

@@ -163,7 +163,6 @@ pub struct OverheadAccounts {
     open: Option<Span>,
     waiting: VecDeque<Span>,
     deficit: u64,
-    settled: u64,
 }
 
 impl OverheadAccounts {
@@ -178,7 +177,6 @@ impl OverheadAccounts {
             open: None,
             waiting: VecDeque::new(),
             deficit: 0,
-            settled: 0,
         }
     }
 
@@ -261,7 +259,6 @@ impl OverheadAccounts {
         }
         // Of a time in which the node's meter was not read nothing is known but its parts.
         let parts = span.parts.clone().take(seen, length).energy;
-        self.settled = self.settled.saturating_add(wall.energy);
         let Some(overhead) = wall.energy.checked_sub(parts) else {
             self.deficit = self.deficit.saturating_add(parts - wall.energy);
             return;
@@ -302,7 +299,7 @@ impl OverheadAccounts {
     pub fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
         let spans = self.waiting.iter_mut().chain(&mut self.open);
         spans.for_each(|span| {
-            span.interval.uses.retain(|run, _| known(*run));
+            span.interval.keep(&known);
             span.parts.jobs.retain(|run, _| known(*run));
         });
         for charge in self.gpus.values_mut().flat_map(|charges| &mut charges.0) {
@@ -319,7 +316,7 @@ impl OverheadAccounts {
     /// A job run is not retained any more. Its part of what is not settled is unattributed.
     pub fn forget(&mut self, run: JobRunId) {
         for span in self.waiting.iter_mut().chain(&mut self.open) {
-            span.interval.uses.remove(&run);
+            span.interval.keep(|other| other != run);
             span.parts.jobs.remove(&run);
         }
         self.gpus.values_mut().for_each(|charges| charges.forget(run));
@@ -339,11 +336,6 @@ impl OverheadAccounts {
     /// By how much the parts exceed what the node's meter counted, microjoules. Later overhead is reduced by it.
     pub fn deficit(&self) -> u64 {
         self.deficit
-    }
-
-    /// What the node's meter counted in the settled time, microjoules.
-    pub fn settled(&self) -> u64 {
-        self.settled
     }
 }
 

@@ -1,7 +1,7 @@
-//! The power of a device as a straight line of how many of its CPUs are busy, learned while it works.
+//! The power of a device as a straight line of its work (CPUs that are busy, bytes that are moved), learned while it works.
 //!
-//! Least squares over the last minutes, with each interval weighted by its length: energy is idle power × time + power of a
-//! busy CPU × CPU time. Both are sums over an interval, so it does not matter how the load went up and down within it.
+//! Least squares over the last minutes, with each interval weighted by its length: energy is idle power × time + energy of a unit
+//! of work × work. Both are sums over an interval, so it does not matter how the load went up and down within it.
 
 use std::time::Duration;
 
@@ -22,20 +22,22 @@ pub struct FittedPower {
     pub microwatts: u64,
     /// Its standard error. It has no part for a power that is not a straight line.
     pub error_microwatts: u64,
+    /// What 10⁹ units of work take beyond it: a second of a busy CPU, a gigabyte.
+    pub microjoules_of_work: u64,
 }
 
-/// Sums over the intervals seen, the older ones with less weight; seconds, joules and seconds of busy CPUs.
+/// Sums over the intervals seen, the older ones with less weight; seconds, joules and 10⁹ units of work.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct PowerModel {
     /// An interval that is still too short.
     open: Interval,
     intervals: f64,
     time: f64,
-    busy: f64,
+    work: f64,
     energy: f64,
     /// Products, divided by the interval's length.
-    busy_busy: f64,
-    busy_energy: f64,
+    work_work: f64,
+    work_energy: f64,
     energy_energy: f64,
     /// The least mean power of an interval, watts.
     least: Option<f64>,
@@ -66,15 +68,15 @@ impl PowerModel {
             return;
         }
         let Interval { length, work, energy_uj } = std::mem::take(&mut self.open);
-        let (time, busy, energy) = (length.as_secs_f64(), work as f64 / 1e9, energy_uj as f64 / 1e6);
+        let (time, work, energy) = (length.as_secs_f64(), work as f64 / 1e9, energy_uj as f64 / 1e6);
         let kept = (-time / MEMORY_SECONDS).exp();
         for (sum, more) in [
             (&mut self.intervals, 1.0),
             (&mut self.time, time),
-            (&mut self.busy, busy),
+            (&mut self.work, work),
             (&mut self.energy, energy),
-            (&mut self.busy_busy, busy * busy / time),
-            (&mut self.busy_energy, busy * energy / time),
+            (&mut self.work_work, work * work / time),
+            (&mut self.work_energy, work * energy / time),
             (&mut self.energy_energy, energy * energy / time),
         ] {
             *sum = *sum * kept + more;
@@ -83,26 +85,30 @@ impl PowerModel {
         self.least = Some(self.least.map_or(power, |least| least.min(power)));
     }
 
-    /// The idle power, once the load has varied enough for it to be known.
-    pub fn idle(&self) -> Option<FittedPower> {
+    /// The line, once the load has varied enough for the idle power to be known.
+    pub fn fit(&self) -> Option<FittedPower> {
         if self.time < LEAST_SECONDS || self.intervals < LEAST_INTERVALS {
             return None;
         }
-        let determinant = self.time * self.busy_busy - self.busy * self.busy;
+        let determinant = self.time * self.work_work - self.work * self.work;
         // A load that is the same all the time; what is left of the sums is rounding.
-        if determinant <= 1e-6 * self.time * self.busy_busy {
+        if determinant <= 1e-6 * self.time * self.work_work {
             return None;
         }
-        let idle = (self.busy_busy * self.energy - self.busy * self.busy_energy) / determinant;
-        let of_a_cpu = (self.time * self.busy_energy - self.busy * self.energy) / determinant;
-        let unexplained = self.energy_energy - idle * self.energy - of_a_cpu * self.busy_energy;
-        let variance = unexplained.max(0.0) / (self.intervals - 2.0) * self.busy_busy / determinant;
+        let idle = (self.work_work * self.energy - self.work * self.work_energy) / determinant;
+        let of_work = (self.time * self.work_energy - self.work * self.energy) / determinant;
+        let unexplained = self.energy_energy - idle * self.energy - of_work * self.work_energy;
+        let variance = unexplained.max(0.0) / (self.intervals - 2.0) * self.work_work / determinant;
         let error = variance.sqrt();
         let plausible =
-            idle >= 0.0 && of_a_cpu >= 0.0 && 2.0 * error <= self.largest_error * self.energy / self.time;
+            idle >= 0.0 && of_work >= 0.0 && 2.0 * error <= self.largest_error * self.energy / self.time;
         // No interval can have had less than the idle power.
         let idle = self.least.map_or(idle, |least| idle.min(least));
-        plausible.then(|| FittedPower { microwatts: microwatts(idle), error_microwatts: microwatts(error) })
+        plausible.then(|| FittedPower {
+            microwatts: micro(idle),
+            error_microwatts: micro(error),
+            microjoules_of_work: micro(of_work),
+        })
     }
 }
 
@@ -111,8 +117,8 @@ impl PowerModel {
     clippy::cast_sign_loss,
     reason = "a number that is too large or negative ends at the bound"
 )]
-fn microwatts(watts: f64) -> u64 {
-    (watts * 1e6).round() as u64
+fn micro(amount: f64) -> u64 {
+    (amount * 1e6).round() as u64
 }
 
 #[cfg(test)]
@@ -142,18 +148,19 @@ mod tests {
         let mut model = PowerModel::new(0.05);
         for number in 0..5 {
             learn(&mut model, 10, 10.0 + f64::from(number % 3), 0.0);
-            assert_eq!(model.idle(), None, "not enough of it");
+            assert_eq!(model.fit(), None, "not enough of it");
         }
         (5..12).for_each(|number| learn(&mut model, 10, 10.0 + f64::from(number % 3), 0.0));
-        let idle = model.idle().unwrap();
+        let idle = model.fit().unwrap();
         assert!(idle.microwatts.abs_diff(40_000_000) < 20_000 && idle.error_microwatts < 20_000, "{idle:?}");
+        assert!(idle.microjoules_of_work.abs_diff(8_000_000) < 2_000, "{idle:?}");
     }
 
     #[test]
     fn a_load_that_does_not_vary_shows_nothing() {
         let mut model = PowerModel::new(0.05);
         (0..100).for_each(|_| learn(&mut model, 10, 12.0, 0.0));
-        assert_eq!(model.idle(), None);
+        assert_eq!(model.fit(), None);
     }
 
     #[test]
@@ -163,12 +170,12 @@ mod tests {
         (0..100).for_each(|n| {
             learn(&mut model, 10, 12.0 + f64::from(n % 4), if n % 8 < 4 { 30.0 } else { -30.0 })
         });
-        assert_eq!(model.idle(), None);
+        assert_eq!(model.fit(), None);
         // With a wider load and less noise it is known well enough.
         (0..900).for_each(|n| {
             learn(&mut model, 2, 4.0 + f64::from(n % 16) * 4.0, if n % 32 < 16 { 3.0 } else { -3.0 })
         });
-        let idle = model.idle().unwrap();
+        let idle = model.fit().unwrap();
         let far = idle.microwatts.abs_diff(40_000_000);
         assert!(far < 3 * idle.error_microwatts && idle.error_microwatts > 100_000, "{idle:?}");
     }
@@ -177,7 +184,7 @@ mod tests {
     fn less_power_with_more_load_is_no_line_of_a_device() {
         let mut model = PowerModel::new(0.05);
         (0..100).for_each(|n| learn(&mut model, 10, f64::from(n % 4), -10.0 * f64::from(n % 4)));
-        assert_eq!(model.idle(), None);
+        assert_eq!(model.fit(), None);
     }
 
     #[test]
@@ -192,7 +199,7 @@ mod tests {
                 quick.learn(Duration::from_millis(100), (busy * 0.1 * 1e9) as u128, energy);
             }
         }
-        assert!(model.idle().unwrap().microwatts.abs_diff(quick.idle().unwrap().microwatts) < 50_000);
+        assert!(model.fit().unwrap().microwatts.abs_diff(quick.fit().unwrap().microwatts) < 50_000);
         // After an hour the power of another clock counts alone.
         for number in 0..400_u64 {
             let busy = number % 7;
@@ -202,6 +209,6 @@ mod tests {
                 (30 + 4 * busy) * 10_000_000,
             );
         }
-        assert!(model.idle().unwrap().microwatts.abs_diff(30_000_000) < 2_000_000, "{:?}", model.idle());
+        assert!(model.fit().unwrap().microwatts.abs_diff(30_000_000) < 2_000_000, "{:?}", model.fit());
     }
 }

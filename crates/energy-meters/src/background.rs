@@ -17,12 +17,12 @@ use super::{AfterReading, Meter, Sample, Zone};
 const AGAIN_PERIODS: u32 = 6;
 /// An answer that is older than so many periods is no present value.
 const STALE_PERIODS: u32 = 4;
-/// The first reading waits so long for the first answer: files of a controller that is well are quick.
+/// A reading after a pause waits so long for an answer: files of a controller that is well are quick.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// TLS needs more than the other threads.
 const STACK: usize = 512 << 10;
 
-/// Finds a meter; asks it, so that this may take long. `Unsupported` is final.
+/// Finds a meter; asks it, so that this may take long. `Unsupported` is final, and no failure.
 pub(super) type Find = Box<dyn FnMut() -> Result<Box<dyn Meter>, SourceError> + Send>;
 
 /// What was read of a zone last.
@@ -78,6 +78,15 @@ impl Background {
         new.has_other_zones();
         Some(new)
     }
+
+    /// Starts the thread, or has it look whether a reading is due.
+    fn wake(&mut self) {
+        let Some(mut thread) = self.begin.take() else { return self.worker.notify() };
+        if let Err(error) = self.worker.start(move || move || thread.round()) {
+            let error = SourceError::Driver { call: "a thread for slow meters", says: error.to_string() };
+            self.shared.board.lock().refused.push(error);
+        }
+    }
 }
 
 impl Meter for Background {
@@ -95,27 +104,15 @@ impl Meter for Background {
     }
 
     fn read(&mut self, now: Instant, each: &mut dyn FnMut(usize, Result<Sample, SourceError>)) {
-        let slept = {
-            let mut board = self.shared.board.lock();
-            let before = board.wanted.replace(now);
-            before.is_none_or(|before| now.saturating_duration_since(before) > LONGEST_GAP / 2)
-        };
-        if let Some(mut thread) = self.begin.take() {
-            let started = self.worker.start(move || move || thread.round());
-            if let Err(error) = started {
-                let says = error.to_string();
-                self.shared
-                    .board
-                    .lock()
-                    .refused
-                    .push(SourceError::Driver { call: "a thread for slow meters", says });
-            }
-            let mut board = self.shared.board.lock();
-            self.shared.round.wait_while_for(&mut board, |board| board.rounds == 0, PATIENCE);
-        } else if slept {
-            self.worker.notify();
+        let mut board = self.shared.board.lock();
+        let before = board.wanted.replace(now);
+        if before.is_none_or(|before| now.saturating_duration_since(before) > LONGEST_GAP / 2) {
+            let rounds = board.rounds;
+            drop(board);
+            self.wake();
+            board = self.shared.board.lock();
+            self.shared.round.wait_while_for(&mut board, |board| board.rounds == rounds, PATIENCE);
         }
-        let board = self.shared.board.lock();
         self.measured.clear();
         self.measured.resize(self.zones.len(), None);
         for (zone, latest) in board.latest.iter().enumerate().take(self.zones.len()) {
@@ -209,10 +206,9 @@ impl Thread {
         for mut find in std::mem::take(&mut self.finders) {
             match find() {
                 Ok(meter) => self.add(meter),
+                Err(SourceError::Unsupported { .. }) => {}
                 Err(error) => {
-                    if !matches!(error, SourceError::Unsupported { .. }) {
-                        self.finders.push(find);
-                    }
+                    self.finders.push(find);
                     refused.push(error);
                 }
             }
@@ -353,10 +349,7 @@ mod tests {
         });
         let mut background = Background::new(Vec::new(), vec![find, none], PERIOD).unwrap();
         assert_eq!(read(&mut background), []);
-        assert_eq!(
-            background.refused().iter().map(SourceError::reason).collect::<Vec<_>>(),
-            ["malformed", "unsupported"]
-        );
+        assert_eq!(background.refused().iter().map(SourceError::reason).collect::<Vec<_>>(), ["malformed"]);
         eventually("it is found", || {
             read(&mut background);
             background.has_other_zones()
@@ -380,6 +373,31 @@ mod tests {
                 asked.load(Ordering::Relaxed) > before
             });
         }
+    }
+
+    #[test]
+    fn a_source_that_is_none_is_no_failure() {
+        let none: Find = Box::new(|| Err(SourceError::Unsupported { needs: "DCMI".to_owned() }));
+        let mut background = Background::new(Vec::new(), vec![none], PERIOD).unwrap();
+        assert_eq!(read(&mut background), []);
+        assert_eq!(background.refused(), []);
+    }
+
+    #[test]
+    fn who_asks_after_a_long_time_gets_a_new_value() {
+        let (meter, asked) = controller(Duration::ZERO);
+        let mut background = Background::new(vec![meter], Vec::new(), PERIOD).unwrap();
+        read(&mut background);
+        background.shared.board.lock().wanted =
+            Instant::now().checked_sub(LONGEST_GAP + Duration::from_secs(1));
+        eventually("the thread sleeps", || {
+            let before = asked.load(Ordering::Relaxed);
+            std::thread::sleep(PERIOD * 8);
+            asked.load(Ordering::Relaxed) == before
+        });
+        let began = Instant::now();
+        assert!(matches!(read(&mut background)[..], [(0, Ok(_))]));
+        assert!(background.measured_at(0).unwrap() >= began);
     }
 
     #[test]

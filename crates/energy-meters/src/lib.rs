@@ -39,8 +39,9 @@ pub use cray::{parse_energy as parse_pm_counter, parse_name as parse_pm_counter_
 pub use hsmp::energy_unit as hsmp_energy_unit;
 pub use hwmon::{OemInfo, parse_amd_energy_label, parse_oem_info, parse_sensor as parse_hwmon_sensor};
 pub use ipmi::{
-    AnswerError as IpmiAnswerError, EnergyReading, PowerReading, parse_device_id as parse_ipmi_device_id,
-    parse_power_reading as parse_dcmi_power_reading, parse_xcc_energy,
+    AnswerError as IpmiAnswerError, BmcAccess, EnergyReading, Flaw as IpmiFlaw, PowerReading,
+    helper as bmc_helper, parse_device_id as parse_ipmi_device_id,
+    parse_power_reading as parse_dcmi_power_reading, parse_xcc_energy, protocol as bmc_protocol,
 };
 use kernel_files::{NodeFiles, ReadError, Roots, SourceError};
 pub use perf::parse_event as parse_power_event;
@@ -61,11 +62,13 @@ pub struct Options {
     pub slow_period: Duration,
     /// The Redfish service that measures the node, where the site has named one.
     pub redfish: Option<::redfish::Service>,
+    /// Who asks the BMC over IPMI.
+    pub bmc: BmcAccess,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { slow_period: Duration::from_secs(10), redfish: None }
+        Self { slow_period: Duration::from_secs(10), redfish: None, bmc: BmcAccess::default() }
     }
 }
 
@@ -144,9 +147,13 @@ pub fn guarded_files(roots: &Roots) -> Vec<String> {
 /// Finds all meters of this node, and reads each source once. To be repeated when CPUs come or go, or a driver was
 /// loaded: that opens all sources again, and estimates restart at 0.
 pub fn discover(roots: &Arc<Roots>, options: &Options) -> Discovery {
-    let mut found = discover_with(roots, Box::new(Kernel), |device| {
-        hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) })
-    });
+    let start = options.bmc.take_start();
+    let mut found = discover_with(
+        roots,
+        Box::new(Kernel),
+        |device| hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) }),
+        || ipmi::find(roots, &options.bmc, start),
+    );
     let (slow, quick) = std::mem::take(&mut found.meters).into_iter().partition(|meter| meter.slow());
     found.meters = quick;
     let mut finders = std::mem::take(&mut found.finders);
@@ -159,6 +166,7 @@ fn discover_with(
     roots: &Arc<Roots>,
     open: Box<dyn Open>,
     hsmp: impl FnOnce(&std::path::Path) -> Result<Box<dyn hsmp::Ask>, ReadError>,
+    bmc: impl FnOnce() -> Result<Option<background::Find>, SourceError>,
 ) -> Discovery {
     let mut found = Discovery::default();
     let topology = Topology::current(&mut NodeFiles::new(roots));
@@ -180,7 +188,7 @@ fn discover_with(
     let node = |zone: &Zone| zone.domain == Domain::Node;
     // A BMC is not asked for what another source counts.
     if !found.zones().iter().any(|zone| node(zone) && !zone.estimated) {
-        match ipmi::find(roots) {
+        match bmc() {
             Ok(find) => found.finders.extend(find),
             // Where sockets are measured it is no failure that a site leaves the BMC to root.
             Err(error) if found.zones().is_empty() => found.refused.push(error),

@@ -134,8 +134,8 @@ mod tests {
     use test_machine::Machine;
 
     use jobledger_testkit::eventually;
-    use jobledger_testkit::redfish::{Authority, Reply, Service as Site};
     use jobledger_testkit::scratch::Scratch;
+    use jobledger_testkit::service::{Authority, Reply, Service as Site};
 
     use super::*;
 
@@ -255,7 +255,8 @@ mod tests {
             limits: Limits { answer: Duration::from_secs(60), ..Limits::default() },
         };
         let redfish = Some(Service::open(&options).unwrap());
-        let reading = crate::Options { slow_period: Duration::from_millis(20), redfish };
+        let reading =
+            crate::Options { slow_period: Duration::from_millis(20), redfish, ..Default::default() };
         let machine = Machine::new();
         let mut found = crate::discover(&Arc::new(machine.roots()), &reading);
         let mut read = || {

@@ -21,7 +21,9 @@ fn zone(machine: &Machine, directory: &str, name: &str, energy: u64) {
 }
 
 fn find_with(machine: &Machine, script: &Script) -> Discovery {
-    discover_with(&Arc::new(machine.roots()), Box::new(script.clone()), |_| Err(ReadError::Gone))
+    let roots = machine.roots();
+    let bmc = || super::ipmi::find(&roots, &BmcAccess::default(), None);
+    discover_with(&Arc::new(roots.clone()), Box::new(script.clone()), |_| Err(ReadError::Gone), bmc)
 }
 
 fn find(machine: &Machine) -> Discovery {
@@ -149,10 +151,11 @@ fn amd_without_memory_and_the_port_where_nothing_else_counts() {
     sockets(&machine, "AuthenticAMD", 2, 2);
     let with_port = |script: &Script| {
         let port = firmware.clone();
-        discover_with(&Arc::new(machine.roots()), Box::new(script.clone()), |path| {
+        let hsmp = |path: &std::path::Path| {
             assert!(path.ends_with("dev/hsmp"));
             Ok(Box::new(port) as Box<dyn Ask>)
-        })
+        };
+        discover_with(&Arc::new(machine.roots()), Box::new(script.clone()), hsmp, || Ok(None))
     };
     assert_eq!(
         lines(&with_port(&Script::default())),
@@ -171,7 +174,8 @@ fn amd_without_memory_and_the_port_where_nothing_else_counts() {
     let found = with_port(&script);
     assert_eq!(lines(&found), ["package 0 hsmp Attributed", "package 1 hsmp Attributed"]);
     assert_eq!(found.refused.iter().map(SourceError::reason).collect::<Vec<_>>(), ["denied"]);
-    let closed = discover_with(&Arc::new(machine.roots()), Box::new(script), |_| Err(ReadError::Denied));
+    let roots = Arc::new(machine.roots());
+    let closed = discover_with(&roots, Box::new(script), |_| Err(ReadError::Denied), || Ok(None));
     assert_eq!(closed.refused.len(), 2);
     assert!(closed.refused[1].to_string().contains("/dev/hsmp"), "{}", closed.refused[1]);
 }

@@ -18,12 +18,12 @@ use std::sync::atomic::Ordering;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use config_files::Secret;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 
 pub use self::remembered::NotLogins;
 pub(crate) use self::remembered::Remembered;
 use crate::admission::{Place, Stage};
-use crate::config::Secret;
 use crate::queue::{Ask, Order, Queue};
 
 /// bcrypt ignores the rest: the beginning of a longer password would be as good as the whole.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use config_files::Secret;
 use hyper::body::Body;
 use hyper::header::{CONNECTION, CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue};
 use hyper::{Method, Request, StatusCode};
@@ -12,7 +13,6 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::admission::Place;
 use crate::auth::Verdict;
-use crate::config::Secret;
 use crate::reload::Active;
 use crate::respond::{self, Answer};
 use crate::state::ServerState;

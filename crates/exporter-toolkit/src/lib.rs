@@ -8,7 +8,6 @@ mod config;
 mod connection;
 mod deadline;
 mod exporter;
-mod file;
 mod gzip;
 mod handler;
 mod landing;
@@ -16,7 +15,6 @@ mod limit;
 mod listen;
 mod metrics;
 mod negotiate;
-mod network;
 mod options;
 mod payload;
 mod peer;
@@ -31,18 +29,17 @@ mod timed;
 mod tls;
 
 pub use auth::NotLogins;
-pub use config::{ConfigError, WebConfig};
+pub use config::WebConfig;
+pub use config_files::{ConfigError, Network, NotANetwork};
 pub use exporter::{
     About, BoxFuture, Client, CollectorStatus, Exporter, Exposition, Link, Page, Scrape, ScrapeError,
     Selection,
 };
-pub use file::read_config_file;
 pub use hyper::body::Bytes;
 pub use listen::{
     ListenAddress, ListenError, bind, parse_listen_address, systemd_descriptors, systemd_listeners,
 };
 pub use negotiate::Format;
-pub use network::{Network, NotANetwork};
 pub use options::{WebOptions, parse_telemetry_path};
 pub use reload::{LastReload, WebConfigHandle};
 pub use server::serve;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 
-use crate::network::as_v6;
+use config_files::as_v6;
 
 /// One client, as far as addresses can say: what it may hold is counted for all its connections together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use config_files::{ConfigError, Source, Stamp, read_config_file};
 use parking_lot::Mutex;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::auth::{NotLogins, Remembered};
-use crate::config::{ClientAuth, ConfigError, PemSource, WebConfig};
-use crate::file::{Stamp, read_config_file};
+use crate::config::{ClientAuth, WebConfig};
 use crate::limit::Limiter;
 use crate::tls;
 
@@ -245,8 +245,8 @@ impl Attempt {
             Some(section) => {
                 let pems = [Some(&section.cert), Some(&section.key), section.client_ca.as_ref()];
                 files.extend(stamped(pems.into_iter().flatten().filter_map(|pem| match &pem.source {
-                    PemSource::File(path) => Some(path.clone()),
-                    PemSource::Inline(_) => None,
+                    Source::File(path) => Some(path.clone()),
+                    Source::Inline(_) => None,
                 })));
                 if section.client_allowed_sans.is_some() && !section.client_auth.verifies() {
                     tracing::warn!(file = %path.display(), "client_allowed_sans is no protection: \

@@ -212,6 +212,10 @@ const OLDER: &[libc::c_long] = &[];
 /// TIOCSTI and TIOCLINUX (include/uapi/asm-generic/ioctls.h), which put characters into a terminal.
 const TYPING: [u64; 2] = [0x5412, 0x541C];
 
+/// IPMICTL_SEND_COMMAND and IPMICTL_SEND_COMMAND_SETTIME (include/uapi/linux/ipmi.h), with which who opened a BMC's device has all
+/// power over the node. A helper asks the BMC.
+const TO_THE_BMC: [u64; 2] = [0x8028_690D, 0x8030_6915];
+
 /// Why there is no filter.
 #[derive(Debug, thiserror::Error)]
 pub enum FilterError {
@@ -265,9 +269,9 @@ fn allowed(extra: Extra, own: Pid) -> Result<BpfProgram, BackendError> {
     // abort(3) signals itself.
     let own = unsigned(own.as_raw_nonzero().get());
     rules.insert(libc::SYS_tgkill, vec![rule(when(0, SeccompCmpOp::Eq, own))?]);
-    // Nothing is typed into a terminal that it may have been started from.
-    let typing = TYPING.map(|request| when(1, SeccompCmpOp::Ne, request));
-    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(typing.into_iter().collect::<Result<_, _>>()?)?]);
+    // Nothing is typed into a terminal that it may have been started from, and nothing said to the BMC.
+    let refused = TYPING.into_iter().chain(TO_THE_BMC).map(|request| when(1, SeccompCmpOp::Ne, request));
+    rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(refused.collect::<Result<_, _>>()?)?]);
     if extra.perf_events {
         rules.insert(libc::SYS_perf_event_open, Vec::new());
     }
@@ -384,6 +388,8 @@ mod tests {
             ("memory written and executed", libc::SYS_mmap, [0, 4096, writable | executable, anonymous]),
             ("memory that becomes executable", libc::SYS_mprotect, [0, 0, executable, 0]),
             ("typing", libc::SYS_ioctl, [-1, 0x5412, 0, 0]),
+            ("a command to the BMC", libc::SYS_ioctl, [-1, 0x8028_690d, 0, 0]),
+            ("a command to the BMC with a timing", libc::SYS_ioctl, [-1, 0x8030_6915, 0, 0]),
             ("a BPF program", libc::SYS_bpf, [5, 0, 0, 0]),
             ("a perf event", libc::SYS_perf_event_open, [0, 0, -1, -1]),
         ];

@@ -20,7 +20,6 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls;
 
 use crate::address::Address;
-use crate::trust::in_words;
 
 /// A chassis with dozens of sensors has some ten KiB.
 const MOST_BYTES: usize = 256 << 10;
@@ -202,5 +201,5 @@ fn chain(error: &hyper::Error) -> String {
 
 fn tls_error(error: &io::Error) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
-    cause.map_or_else(|| format!("TLS: {error}"), in_words)
+    cause.map_or_else(|| format!("TLS: {error}"), config_files::tls_error)
 }

@@ -1,12 +1,13 @@
 //! User and password, and the file that has them.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use config_files::Stamp;
 use hyper::header::HeaderValue;
 use rustix::fs::{Mode, OFlags, open};
 
@@ -14,26 +15,6 @@ use rustix::fs::{Mode, OFlags, open};
 const MOST_BYTES: u64 = 4096;
 /// Readable or writable by all users.
 const BY_OTHERS: u32 = 0o006;
-
-/// One state of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-}
-
-impl Stamp {
-    fn new(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-        }
-    }
-}
 
 /// The credentials in force.
 #[derive(Clone)]
@@ -51,7 +32,7 @@ impl Credentials {
 
     /// Reads the file again if it changed. Where it cannot be looked at any more, what was read last holds: it may be root's.
     pub(crate) fn refresh(&mut self) -> Result<(), String> {
-        let changed = std::fs::metadata(&self.path).is_ok_and(|now| Stamp::new(&now) != self.stamp);
+        let changed = Stamp::of(&self.path).is_some_and(|now| now != self.stamp);
         if changed {
             *self = Self::open(&self.path)?;
         }

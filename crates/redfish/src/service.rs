@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use config_files::Stamp;
 use hyper::StatusCode;
 use kernel_files::SourceError;
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use crate::address::Address;
 use crate::answer::{Answer, parse_answer};
 use crate::client::{Client, Reply, Tls};
-use crate::credentials::{Credentials, Stamp};
+use crate::credentials::Credentials;
 use crate::trust::{Trust, client_config};
 
 /// The name in errors.

@@ -1,24 +1,14 @@
 //! Which certificate of a service is accepted: one that an authority issued for its name, or one certain certificate.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use config_files::{authorities, certificate_check, read_config_file};
 use ring::digest::{SHA256, digest};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::client::Resumption;
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{
-    CryptoProvider, ring as crypto, verify_tls12_signature, verify_tls13_signature,
-};
-use tokio_rustls::rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
-
-/// More than a file with every public authority has.
-const MOST_BYTES: u64 = 1 << 20;
+use tokio_rustls::rustls::crypto::ring as crypto;
+use tokio_rustls::rustls::{ClientConfig, Error};
 
 /// How a service proves who it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +33,15 @@ impl Fingerprint {
         let mut bytes = [0; 32];
         bytes.iter_mut().zip(digest(&SHA256, certificate).as_ref()).for_each(|(to, from)| *to = *from);
         Self(bytes)
+    }
+
+    /// A certificate's name, its issuer and its dates do not matter: the site says that it is the right one.
+    fn check(self, certificate: &[u8]) -> Result<(), Error> {
+        let found = Self::of(certificate);
+        if found == self {
+            return Ok(());
+        }
+        Err(Error::General(format!("the service's certificate is {found}, not the one that is configured")))
     }
 }
 
@@ -78,113 +77,21 @@ pub(crate) fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>, String> 
         .map_err(|error| error.to_string())?;
     let mut config = match trust {
         Trust::Authorities(path) => {
-            let roots = authorities(path).map_err(|why| format!("{}: {why}", path.display()))?;
+            let pem = read_config_file(path).map_err(|error| error.to_string());
+            let roots =
+                pem.and_then(|pem| authorities(&pem)).map_err(|why| format!("{}: {why}", path.display()))?;
             builder.with_root_certificates(roots).with_no_client_auth()
         }
         Trust::Certificate(fingerprint) => {
-            let pinned = Arc::new(Pinned { fingerprint: *fingerprint, provider });
-            builder.dangerous().with_custom_certificate_verifier(pinned).with_no_client_auth()
+            let pinned = *fingerprint;
+            let verifier = certificate_check(provider, move |certificate| pinned.check(certificate));
+            builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth()
         }
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Each connection shows its certificate.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
-}
-
-fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    let mut pem = Vec::new();
-    #[allow(clippy::disallowed_methods, reason = "not a kernel file: the administrator's own, of known size")]
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(MOST_BYTES + 1).read_to_end(&mut pem).map_err(|error| error.to_string())?;
-    if pem.len() as u64 > MOST_BYTES {
-        return Err("larger than 1 MiB".to_owned());
-    }
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let certificate = certificate.map_err(|error| format!("not PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("not a CA certificate: {error}"))?;
-    }
-    if roots.is_empty() {
-        return Err("holds no certificate".to_owned());
-    }
-    Ok(roots)
-}
-
-/// Accepts one certificate. Its name, its issuer and its dates do not matter: the site says that it is the right one. That the
-/// service has the key is checked as ever.
-#[derive(Debug)]
-struct Pinned {
-    fingerprint: Fingerprint,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let found = Fingerprint::of(certificate);
-        if found == self.fingerprint {
-            return Ok(ServerCertVerified::assertion());
-        }
-        Err(Error::General(format!("the service's certificate is {found}, not the one that is configured")))
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// A TLS error in words that are the same each time: rustls writes the current time into some.
-pub(crate) fn in_words(error: &Error) -> String {
-    match error {
-        Error::InvalidCertificate(error) => match error {
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "the service's certificate has expired".to_owned()
-            }
-            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "the service's certificate is not valid yet".to_owned()
-            }
-            // An authority of the same name as one of the file has another key.
-            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "no authority of the CA file issued the service's certificate".to_owned()
-            }
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "the service's certificate is not for this host".to_owned()
-            }
-            error => format!("the service's certificate: {error}"),
-        },
-        Error::General(says) => says.clone(),
-        error => format!("TLS: {error}"),
-    }
 }
 
 #[cfg(test)]

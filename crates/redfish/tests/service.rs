@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use jobledger_testkit::redfish::{self as testkit, Authority, Identity, Reply};
 use jobledger_testkit::scratch::Scratch;
+use jobledger_testkit::service::{self as testkit, Authority, Identity, Reply};
 use kernel_files::SourceError;
 use redfish::{Fingerprint, Limits, Options, Quantity, Service, Trust};
 use ring::digest::{SHA256, digest};
@@ -263,7 +263,7 @@ fn a_certificate_of_another_authority_for_another_host_or_that_has_expired_is_re
     let failed = |says: &str| (format!("failed: Redfish: {says}"), 0);
     assert_eq!(
         error(other.issue_until(2060)),
-        failed("no authority of the CA file issued the service's certificate")
+        failed("no authority that is trusted issued the service's certificate")
     );
     assert_eq!(error(authority.issue_until(2010)), failed("the service's certificate has expired"));
     assert_eq!(error(Identity::of_factory()), failed("the service's certificate has expired"));

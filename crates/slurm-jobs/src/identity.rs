@@ -7,7 +7,7 @@ use kernel_files::parse::{colon_keyed, fields, integer};
 use kernel_files::{Buffer, Dir, Roots};
 
 use super::environment::parse_hints;
-use super::metadata::{Metadata, read_metadata};
+use super::metadata::{ENDED, Metadata, read_metadata};
 use super::names::stepd_title;
 use super::{Job, JobId};
 
@@ -216,8 +216,17 @@ impl Identities {
     /// The prolog's file for a job id. Several slurmd on one host share it: values that differ between them are not
     /// read here.
     pub fn metadata(&self, id: JobId, buffer: &mut Buffer) -> Option<Metadata> {
+        self.file_of(id, &id.to_string(), buffer)
+    }
+
+    /// What the epilog made of the prolog's file.
+    pub fn ended_metadata(&self, id: JobId, buffer: &mut Buffer) -> Option<Metadata> {
+        self.file_of(id, &format!("{id}{ENDED}"), buffer)
+    }
+
+    fn file_of(&self, id: JobId, name: &str, buffer: &mut Buffer) -> Option<Metadata> {
         let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
-        let metadata = read_metadata(&dir, &id.to_string(), self.owner, buffer).ok()?;
+        let metadata = read_metadata(&dir, name, self.owner, buffer).ok()?;
         (metadata.job_id.is_none_or(|said| said == id)).then_some(metadata)
     }
 
@@ -225,7 +234,9 @@ impl Identities {
     fn metadata_of_sluid(&self, sluid: super::Sluid, buffer: &mut Buffer) -> Option<Metadata> {
         let dir = Dir::open(self.jobs_dir.as_ref()?).ok()?;
         let names = dir.list().ok()?;
-        names.iter().find_map(|entry| {
+        // Not that of a run before this one.
+        let running = names.iter().filter(|entry| JobId::parse(entry.name.as_bytes()).is_some());
+        running.into_iter().find_map(|entry| {
             let metadata = read_metadata(&dir, &entry.name, self.owner, buffer).ok()?;
             (metadata.sluid == Some(sluid) && metadata.job_id.is_some()).then_some(metadata)
         })

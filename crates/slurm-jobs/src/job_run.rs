@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use cgroups::{Cgroup, Version};
+use cgroups::{Cgroup, Controller, Version};
 use clocks::Boottime;
 use kernel_files::parse::flat_keyed;
 use kernel_files::{Buffer, Dir, Roots};
@@ -210,6 +210,16 @@ impl JobRun {
     /// own and appear one by one: where it is another inode, the open directories are asked.
     pub(super) fn is_at(&self, inode: u64) -> bool {
         self.inode == inode || (self.version() == Version::V1 && !self.job.cgroup.is_gone())
+    }
+
+    /// Whether these are directories of this run that were not known, while those that were known are gone. SLURM makes the directories
+    /// of a v1 job one by one, and removes them so. One of another run has the hierarchies that were known, too.
+    pub(super) fn goes_on_in(&self, cgroup: Option<&Cgroup>) -> bool {
+        let known = &self.job.cgroup;
+        let both = |cgroup: &Cgroup| {
+            Controller::ALL.iter().any(|which| cgroup.dir(*which).is_some() && known.dir(*which).is_some())
+        };
+        self.version() == Version::V1 && !self.has_ended() && cgroup.is_some_and(|cgroup| !both(cgroup))
     }
 
     /// Whether SLURM left its directory behind, and is not just about to remove the rest of it.

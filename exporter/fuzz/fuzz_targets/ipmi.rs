@@ -1,6 +1,8 @@
-//! Answers of a BMC to questions for its maker, the node's power and Lenovo's count of energy.
+//! Answers of a BMC to questions for its maker, the node's power and Lenovo's count of energy; and the messages between the exporter
+//! and the helper that asks it, either of which may have been taken over.
 
-use energy_meters::{IpmiAnswerError, parse_dcmi_power_reading, parse_ipmi_device_id, parse_xcc_energy};
+use energy_meters::bmc_protocol::{ANSWER_LENGTH, Answer, QUESTION_LENGTH, Question};
+use energy_meters::{IpmiAnswerError, IpmiFlaw, parse_dcmi_power_reading, parse_ipmi_device_id, parse_xcc_energy};
 use readings::LARGEST_POWER;
 
 pub fn fuzz(bytes: &[u8]) {
@@ -8,13 +10,22 @@ pub fn fuzz(bytes: &[u8]) {
         let bytes = bytes.iter().skip(at).take(length);
         bytes.rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
     };
+    if let Ok((number, question)) = Question::parse(bytes) {
+        assert_eq!(bytes.len(), QUESTION_LENGTH);
+        assert_eq!(question.write(number), bytes, "one message, one meaning");
+    }
+    if let Ok(answer) = Answer::parse(bytes) {
+        assert_eq!(bytes.len(), ANSWER_LENGTH);
+        assert_eq!(answer.write(), bytes, "one message, one meaning");
+    }
+
     let code = bytes.first().copied();
     let power = parse_dcmi_power_reading(bytes);
     let energy = parse_xcc_energy(bytes);
     let maker = parse_ipmi_device_id(bytes);
 
     if code != Some(0) {
-        let error = code.map_or(IpmiAnswerError::Malformed("empty"), IpmiAnswerError::Refused);
+        let error = code.map_or(IpmiAnswerError::Unusable(IpmiFlaw::Empty), IpmiAnswerError::Refused);
         assert_eq!((power, energy, maker), (Err(error), Err(error), Err(error)));
         return;
     }
@@ -29,7 +40,7 @@ pub fn fuzz(bytes: &[u8]) {
             }
         }
         Err(error) => assert_eq!(
-            matches!(error, IpmiAnswerError::Malformed(_)),
+            matches!(error, IpmiAnswerError::Unusable(flaw) if flaw.is_malformed()),
             bytes.len() != 19 || bytes[1] != 0xdc,
             "an answer of the right form is refused for its values only"
         ),

@@ -14,6 +14,7 @@ macro_rules! targets {
 }
 
 targets! {
+    accounting
     cgroup_files
     counters
     device_helper
@@ -24,21 +25,29 @@ targets! {
     file_systems
     gpu_binding
     gpu_files
+    http_config
     interconnect
     ipmi
+    job_files
+    job_hdf5
     keyed
     listen_address
+    mail
     node_files
     numbers
     nvidia
     orders
     pmu_sysfs
     proc_files
+    prometheus_answer
     redfish
+    report_formats
+    report_pages
     resctrl
     slurm_names
     slurm_texts
     state
+    svg_plots
     web_config
     web_request
 }

@@ -2,7 +2,7 @@
 
 use kernel_files::label_text;
 use slurm_jobs::environment::parse_hints;
-use slurm_jobs::metadata::{Metadata, parse_metadata};
+use slurm_jobs::metadata::{Ending, Metadata, parse_metadata};
 
 fn texts(m: &Metadata) -> [(&'static str, &Option<String>); 6] {
     [
@@ -37,6 +37,14 @@ pub fn fuzz(bytes: &[u8]) {
         ("array_task_id", metadata.array_task_id.map(|v| v.to_string())),
         ("het_job_id", metadata.het_job_id.map(|v| v.to_string())),
         ("start_time", metadata.start_time.map(|v| v.to_string())),
+        ("time_limit", metadata.time_limit.map(|v| v.to_string())),
+        ("nodes", metadata.nodes.map(|v| v.to_string())),
+        ("restarts", metadata.restarts.map(|v| v.to_string())),
+        ("elapsed", metadata.ending.elapsed.map(|v| v.to_string())),
+        ("exit_code", metadata.ending.exit_code.map(|v| v.to_string())),
+        ("signal", metadata.ending.signal.map(|v| v.to_string())),
+        ("derived_exit_code", metadata.ending.derived_exit_code.map(|v| v.to_string())),
+        ("derived_signal", metadata.ending.derived_signal.map(|v| v.to_string())),
         ("gpus", metadata.gpus.as_ref().map(|v| v.iter().map(u32::to_string).collect::<Vec<_>>().join(","))),
         ("gpu_uuids", metadata.gpu_ids.as_ref().map(|v| v.join(","))),
     ];
@@ -52,6 +60,8 @@ pub fn fuzz(bytes: &[u8]) {
     assert_eq!((&hints.gpus, &hints.gpu_ids), (&None, &None), "nor who has which GPU");
     let identity = (hints.job_id, hints.uid, hints.sluid, &hints.user, &hints.node, hints.start_time);
     assert_eq!(identity, (None, None, None, &None, &None, None), "the environment decides nothing");
+    let facts = (hints.time_limit, hints.nodes, hints.restarts, hints.ending);
+    assert_eq!(facts, (None, None, None, Ending::default()), "nor how the job ended");
     let text = label_text(bytes);
     assert!(text.is_empty() == bytes.is_empty());
 }

@@ -1,7 +1,9 @@
 //! What is opened while the process has its privileges.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use energy_meters::BmcAccess;
 use exporter_toolkit::WebConfigHandle;
 use gpu_binding::{DeviceAccessSlot, helper};
 use gpu_devices::nvml;
@@ -40,7 +42,7 @@ impl Opened {
     pub fn of_machine(config: &Config, user: Option<&User>) -> Result<Self, Failure> {
         let nvml = nvml_options(config)?;
         let perf = perf_options(config)?;
-        let reading = reading(config)?;
+        let reading = reading(config, user)?;
         let meters = energy_meters(config, &reading);
         let access_source = device_access(config, user);
         Ok(Self {
@@ -65,11 +67,13 @@ fn nvml_options(config: &Config) -> Result<nvml::Options, Failure> {
     Ok(nvml::Options { library, peaks, ..Default::default() })
 }
 
-/// How energy meters are read. The files that the Redfish service needs are read here: they may be root's.
-fn reading(config: &Config) -> Result<energy_meters::Options, Failure> {
+/// How energy meters are read. The files that the Redfish service needs are read here: they may be root's. Who asks the BMC becomes
+/// `user` where that is one.
+fn reading(config: &Config, user: Option<&User>) -> Result<energy_meters::Options, Failure> {
     let named = config.redfish.as_ref().filter(|_| is_on(config, "energy"));
     let redfish = named.map(redfish::Service::open).transpose().map_err(Failure::usage)?;
-    Ok(energy_meters::Options { redfish, ..Default::default() })
+    let bmc = BmcAccess::starting(Path::new("/proc/self/exe"), user.cloned());
+    Ok(energy_meters::Options { redfish, bmc, ..Default::default() })
 }
 
 /// The energy meters below the roots, where the collector is on. They remain open when the privileges are dropped.

@@ -16,7 +16,7 @@ pub fn peaks(file: Option<&Path>) -> Result<Peaks, String> {
 }
 
 fn read<T>(file: &Path, parse: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, String> {
-    let bytes = exporter_toolkit::read_config_file(file).map_err(|error| error.to_string());
+    let bytes = config_files::read_config_file(file).map_err(|error| error.to_string());
     bytes.and_then(|bytes| parse(&bytes)).map_err(|error| format!("{}: {error}", file.display()))
 }
 

@@ -23,7 +23,7 @@ pub(super) fn flags() -> Vec<Arg> {
             .value_delimiter(',')
             .value_parser(parse_idle_power)
             .help(
-                "Power of an idle package (or of the whole node: node, or of what its own meter counts beyond packages, memory and GPUs: overhead), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, until then what follows from the power under load",
+                "Power of an idle package (or of a socket's memory: dram, of the whole node: node, or of what its own meter counts beyond packages, memory and GPUs: overhead), to be shared by the CPUs that jobs hold; without it the least that was seen while idle, until then what follows from the power under load",
             ),
         flag(URL).value_name("URL").help(
             "Redfish resource with the node's energy or power, an EnvironmentMetrics, Power or Sensor of its BMC, as in https://169.254.0.17/redfish/v1/Chassis/1/Power; asked every ten seconds (docs/energy.md)",

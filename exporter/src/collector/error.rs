@@ -72,7 +72,7 @@ const ADVICE: &[(&[&str], &str)] = &[
     ),
     (
         &["/dev/ipmi"],
-        "start the exporter as root, which opens it before it becomes an ordinary user, or give it to the exporter's group by a udev rule (KERNEL==\"ipmi*\", GROUP=\"jobledger\", MODE=\"0640\"): who can open it can also switch the node off",
+        "start the exporter as root or link the drop-in bmc.conf: it is opened at the start alone, for a helper that holds it",
     ),
     (
         &["Redfish: "],
@@ -96,7 +96,10 @@ const ADVICE: &[(&[&str], &str)] = &[
         "let the exporter's service read /sys (no stricter mode or LSM rule); a GPU that is being reset answers so, too",
     ),
     (&["the prolog's files of GPUs"], "make the directory and its files root's, writable by nobody else"),
-    (&["the device helper ended"], "restart the exporter, which starts its helper anew"),
+    (
+        &["the device helper ended", "the BMC helper ended"],
+        "restart the exporter, which starts its helper anew",
+    ),
     (
         &["the programs that guard the devices of jobs"],
         "start the exporter with CAP_SYS_ADMIN and CAP_NET_ADMIN, of which it keeps none itself",
@@ -139,7 +142,7 @@ mod tests {
         assert!(shown(denied("/proc/self/fd")).contains("mount a procfs"));
         assert!(shown(denied("BPF: making a map: not permitted")).contains("CAP_BPF"));
         assert!(shown(denied("powercap energy_uj")).contains("PLATYPUS"));
-        assert!(shown(denied("/dev/ipmi0")).contains("udev rule"));
+        assert!(shown(denied("/dev/ipmi0")).contains("bmc.conf"));
         assert!(shown(denied("resctrl's groups")).contains("for its helper"));
         assert!(shown(denied("nvmlGpmSampleGet")).contains("CAP_SYS_ADMIN"));
     }

@@ -39,7 +39,7 @@ static WITHOUT_METADATA: Family =
      absent where the prolog's directory is not there",
     );
 static RUNS: Family =
-    Family::counter("jobledger_exporter_job_lives_total").help("Jobs seen, a requeued one each time");
+    Family::counter("jobledger_exporter_job_runs_total").help("Job runs seen; a requeued job has several");
 static LOST: Family = Family::counter("jobledger_exporter_unresolved_jobs_lost_total")
     .profile(Profile::Lean)
     .help("Jobs that ended before their id was known; what they spent is with the node");
@@ -318,7 +318,7 @@ mod tests {
             "jobledger_exporter_jobs{state=\"unresolved\"} 0",
             "jobledger_exporter_jobs{state=\"unfollowed\"} 0",
             "jobledger_exporter_jobs{state=\"stale\"} 2",
-            "jobledger_exporter_job_lives_total 9",
+            "jobledger_exporter_job_runs_total 9",
             "jobledger_exporter_unresolved_jobs_lost_total 0",
             "jobledger_exporter_inotify_overflows_total 4",
         ] {

@@ -8,6 +8,7 @@ pub mod exporter;
 pub mod gpu_energy;
 pub mod interval_reader;
 pub mod job;
+pub mod memory_moved;
 pub mod node;
 pub mod node_counters;
 pub mod options;

@@ -11,6 +11,7 @@ use slurm_jobs::JobObserver;
 use crate::collector::durable::Durable;
 use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::interval_reader::{IntervalReader, IntervalSource};
+use crate::collector::memory_moved::MemoryMoved;
 use crate::collector::options::Options;
 use crate::collector::{Collector, Summary};
 
@@ -25,6 +26,8 @@ pub struct BuildContext {
     pub interval_reader: Arc<IntervalReader>,
     /// What jobs were charged with of the energy of GPUs.
     pub gpu_energy: Arc<GpuEnergy>,
+    /// Who counts what is moved in memory.
+    pub memory_moved: Arc<MemoryMoved>,
     /// The ownership of the hardware counters.
     pub ownership: CounterOwnership,
     /// Options of the collectors.
@@ -39,6 +42,7 @@ impl BuildContext {
             users,
             interval_reader: Arc::default(),
             gpu_energy: Arc::default(),
+            memory_moved: Arc::default(),
             ownership: CounterOwnership::default(),
             options: Options::default(),
         }

@@ -14,6 +14,7 @@ fn interval(seconds: u64, cpus: u128, busy: u128, uses: &[(JobRunId, Use)]) -> I
         cpu_ns: cpus * u128::from(seconds) * SECOND,
         busy: Some(Busy::of_cores(busy * SECOND)),
         byte_ns: 64 * u128::from(seconds) * SECOND,
+        traffic: None,
         uses: uses.iter().copied().collect(),
     }
 }
@@ -107,6 +108,64 @@ fn memory_is_charged_by_what_is_held_of_it() {
     assert_eq!(accounts.account().residual(), 40 * JOULE);
 }
 
+/// 10 s with so many gigabytes in all, and of the jobs where that is known; each holds a quarter of the CPUs and memory.
+fn moved(gigabytes: u64, jobs: Option<&[(JobRunId, u64)]>) -> Interval {
+    let quarter = Use { held_cpu_ns: 10 * SECOND, held_byte_ns: 160 * SECOND, ..Use::default() };
+    let jobs = jobs.map(|jobs| jobs.iter().map(|(run, bytes)| (*run, bytes * 1_000_000_000)).collect());
+    let traffic = Some(Traffic { bytes: gigabytes * 1_000_000_000, jobs });
+    Interval { traffic, ..interval(10, 4, 40, &[(A, quarter), (B, quarter)]) }
+}
+
+fn methods(accounts: &EnergyAccounts, run: JobRunId) -> Vec<&'static str> {
+    accounts.account().of(run).map(|(method, _)| method.as_str()).collect()
+}
+
+#[test]
+fn memory_beyond_its_idle_power_is_charged_by_what_is_moved() {
+    let mut accounts = begun(Basis::Memory, IdlePower::Set(4 * JOULE));
+    accounts.observe(&moved(100, Some(&[(A, 75), (B, 20)])), grown(140 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (85 * JOULE, 30 * JOULE));
+    assert_eq!(accounts.account().residual(), 25 * JOULE, "half of the CPUs' and what the system moved");
+    assert_eq!(methods(&accounts, A), ["cpus_held_and_memory_traffic"]);
+}
+
+#[test]
+fn memory_is_charged_by_what_is_held_while_it_is_not_known_who_moved_it_or_what_it_takes_when_idle() {
+    let mut accounts = begun(Basis::Memory, IdlePower::Learned(None));
+    accounts.observe(&moved(100, Some(&[(A, 75), (B, 20)])), grown(140 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (35 * JOULE, 35 * JOULE));
+    let mut accounts = begun(Basis::Memory, IdlePower::Set(4 * JOULE));
+    accounts.observe(&moved(100, None), grown(140 * JOULE));
+    accounts.observe(&Interval { traffic: None, ..moved(0, None) }, grown(140 * JOULE));
+    // Of a time that is known in part nothing is known.
+    accounts.observe(&moved(100, Some(&[(A, 100)])), None);
+    accounts.observe(&moved(100, None), grown(280 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (140 * JOULE, 140 * JOULE));
+    assert_eq!(methods(&accounts, A), ["memory_held"]);
+}
+
+#[test]
+fn memory_without_an_idle_moment_shows_its_idle_power_and_the_energy_of_a_gigabyte() {
+    let mut accounts = begun(Basis::Memory, IdlePower::Learned(None));
+    for number in 0..20 {
+        // 10 W and 1.2 J for each gigabyte. Whose they are need not be known.
+        let gigabytes = 100 + 50 * (number % 3);
+        accounts.observe(&moved(gigabytes, None), grown(100 * JOULE + gigabytes * 1_200_000));
+    }
+    let fitted = accounts.idle().fitted().unwrap();
+    assert!(fitted.microwatts.abs_diff(10 * JOULE) < 1000, "{fitted:?}");
+    assert!(accounts.idle().energy_of_work().unwrap().abs_diff(1_200_000) < 1000);
+    let before = charged(&accounts, A);
+    accounts.observe(&moved(100, Some(&[(A, 100)])), grown(220 * JOULE));
+    assert!((charged(&accounts, A) - before).abs_diff(145 * JOULE) < JOULE / 10);
+    assert_eq!(methods(&accounts, A), ["memory_held", "cpus_held_and_memory_traffic_fitted"]);
+    // An idle moment says it better.
+    accounts.observe(&moved(1, None), grown(99 * JOULE));
+    assert_eq!(accounts.idle().seen().microwatts(), Some(9_900_000));
+    accounts.observe(&moved(100, Some(&[(A, 100)])), grown(220 * JOULE));
+    assert_eq!(methods(&accounts, A)[2..], ["cpus_held_and_memory_traffic"]);
+}
+
 #[test]
 fn what_happened_while_a_zone_could_not_be_read_counts_for_its_next_reading() {
     let mut accounts = begun(Basis::Cpus, IdlePower::Set(0));
@@ -139,6 +198,9 @@ struct Stretch {
     parts: u64,
     /// Readings of it that fail.
     fails: bool,
+    /// Bytes that the system moves in a millisecond, if that is known, and whether it is known what jobs move: as many as they hold.
+    moved: Option<u64>,
+    of_jobs: bool,
 }
 
 const CPUS: u64 = 16;
@@ -146,12 +208,14 @@ const CPUS: u64 = 16;
 fn stretch() -> impl Strategy<Value = Stretch> {
     let job = (0_u8..6, 0..=4_u64, 0..=1000_u64, 0..=32_u64);
     let jobs = proptest::collection::vec(job, 0..4);
-    (1..5000_u64, 0..400_000_u64, 0..1000_u64, jobs, 1..6_u64, any::<bool>()).prop_map(
-        |(millis, milliwatts, system_permille, mut jobs, parts, fails)| {
+    let moved = (proptest::option::of(0..1000_u64), any::<bool>());
+    (1..5000_u64, 0..400_000_u64, 0..1000_u64, jobs, 1..6_u64, any::<bool>(), moved).prop_map(
+        |(millis, milliwatts, system_permille, mut jobs, parts, fails, (moved, of_jobs))| {
             jobs.sort_unstable();
             jobs.dedup_by_key(|job| job.0);
             // Every part as long as the others, to the nanosecond.
-            Stretch { millis: millis * parts, milliwatts, system_permille, jobs, parts, fails }
+            let millis = millis * parts;
+            Stretch { millis, milliwatts, system_permille, jobs, parts, fails, moved, of_jobs }
         },
     )
 }
@@ -187,11 +251,20 @@ fn run(
                     Use { held_cpu_ns, used_core_ns, held_byte_ns: u128::from(*bytes) * nanos },
                 );
             }
+            let millis = stretch.millis / parts;
+            let moved =
+                stretch.jobs.iter().map(|(job, _, _, bytes)| (JobRunId(u64::from(*job)), bytes * millis));
+            let moved: BTreeMap<JobRunId, u64> = moved.collect();
+            let traffic = stretch.moved.map(|system| Traffic {
+                bytes: system * millis + moved.values().sum::<u64>(),
+                jobs: stretch.of_jobs.then_some(moved),
+            });
             let interval = Interval {
                 length,
                 cpu_ns: u128::from(CPUS) * nanos,
                 busy: Some(Busy::of_cores(busy)),
                 byte_ns: 256 * nanos,
+                traffic,
                 uses,
             };
             let last = part + 1 == parts;

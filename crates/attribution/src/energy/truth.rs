@@ -17,13 +17,13 @@ const MINUTES: u32 = 10;
 type Moment = (f64, Vec<(u32, f64)>);
 
 /// Something that goes up and down by one, quickly and slowly, and is the same each time.
-fn ripple(second: u32) -> f64 {
+pub(crate) fn ripple(second: u32) -> f64 {
     let second = f64::from(second);
     0.5 * (2.4 * second).sin() + 0.5 * (0.05 * second).sin()
 }
 
 /// One of these, the next after so many seconds.
-fn turn(second: u32, seconds: u32, values: &[f64]) -> f64 {
+pub(crate) fn turn(second: u32, seconds: u32, values: &[f64]) -> f64 {
     values[(second / seconds) as usize % values.len()]
 }
 
@@ -53,8 +53,8 @@ fn charged_over_true(every: u32, noise: f64, at: impl Fn(u32) -> Moment) -> (Vec
             length: Duration::from_secs(1),
             cpu_ns: u128::from(CPUS) * 1_000_000_000,
             busy: Some(Busy::of_cores((busy * 1e9) as u128)),
-            byte_ns: 0,
             uses,
+            ..Interval::default()
         };
         open.0 += joules;
         open.1.add(&one);

@@ -116,6 +116,21 @@ fn what_a_gpu_does_is_its_jobs_and_before_and_after_unattributed() {
     assert_eq!(node.ledger.allocated(A, node.at(99_000)), [("g".into(), Duration::from_secs(10))]);
 }
 
+/// A driver that hangs answers some questions and not others.
+#[test]
+fn time_in_which_a_counter_was_not_read_is_observed_once() {
+    let mut node = Node::new();
+    let all = |seconds: u64| [(Quantity::Busy, seconds * SECOND), (Quantity::Energy, seconds * 1_000_000)];
+    node.read(0, &all(0));
+    node.read(10_000, &all(1)[..1]);
+    node.read(20_000, &[]);
+    node.read(30_000, &all(3));
+    node.read(40_000, &all(4));
+    assert_eq!(node.ledger.watched("g"), Some((Duration::from_secs(40), Duration::from_secs(40))));
+    assert_eq!(node.node(Quantity::Busy), (4 * SECOND, 4 * SECOND));
+    assert_eq!(node.node(Quantity::Energy), (4_000_000, 4_000_000));
+}
+
 #[test]
 fn a_job_that_never_uses_its_gpu_is_idle_all_the_time() {
     let mut node = Node::new();

@@ -143,6 +143,8 @@ pub(super) struct UnitAccounts<Q> {
     waiting: VecDeque<Interval<Q>>,
     usage: BTreeMap<JobRunId, GpuUsage>,
     idle_power: IdlePower,
+    /// Where `watched` and `vacant` end.
+    counted_until: Option<Instant>,
     watched: Duration,
     vacant: Duration,
 }
@@ -157,6 +159,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             waiting: VecDeque::new(),
             usage: BTreeMap::new(),
             idle_power: IdlePower::Learned(None),
+            counted_until: None,
             watched: Duration::ZERO,
             vacant: Duration::ZERO,
         }
@@ -197,6 +200,14 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             }
         }
         let shares = now.shares.cloned();
+        self.wait(Interval {
+            from: last,
+            to: now.at,
+            seen: now.seen,
+            gains,
+            shares,
+            parts: now.parts.to_vec(),
+        });
         // A gain after a gap covers more time than the shares.
         for (from, gain) in late {
             self.wait(Interval {
@@ -208,14 +219,6 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
                 parts: Vec::new(),
             });
         }
-        self.wait(Interval {
-            from: last,
-            to: now.at,
-            seen: now.seen,
-            gains,
-            shares,
-            parts: now.parts.to_vec(),
-        });
         restarts
     }
 
@@ -292,8 +295,11 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         let gain = |wanted: Q| {
             interval.gains.iter().find(|(quantity, _)| *quantity == wanted).map(|(_, gain)| *gain)
         };
-        self.watched += length;
-        self.vacant += allocations.vacancy(uuid, from, to);
+        // A late gain's interval covers time of others before it.
+        let uncounted = self.counted_until.map_or(from, |until| until.max(from)).min(to);
+        self.watched += to.saturating_duration_since(uncounted);
+        self.vacant += allocations.vacancy(uuid, uncounted, to);
+        self.counted_until = Some(to);
         let busy = gain(self.roles.busy).or_else(|| busiest(&interval.parts));
         if let (Some(busy), Some(energy)) = (busy, gain(self.roles.energy)) {
             self.idle_power.learn(length, (busy.into(), length.as_nanos()), energy);

@@ -62,6 +62,7 @@ impl Node {
             cpu_ns: CPUS * nanos,
             busy: Some(Busy::of_cores(length.mul_f64(busy).as_nanos())),
             byte_ns: 0,
+            traffic: None,
             uses: uses.collect(),
         };
         let (from, to) = (self.at(self.last), self.at(to));
@@ -95,7 +96,7 @@ fn what_the_parts_do_not_explain_follows_their_joules_while_the_idle_node_is_unk
     node.parts(10.0, &[(A, 2), (B, 8)], 8.0, joules(500.0, &[(A, 300.0), (B, 100.0)]));
     assert_eq!((node.charged(A), node.charged(B), node.residual()), (300 * JOULE, 100 * JOULE, 100 * JOULE));
     assert_eq!(node.methods(A), ["energy"]);
-    assert_eq!((node.accounts.settled(), node.accounts.deficit()), (1000 * JOULE, 0));
+    assert_eq!(node.accounts.deficit(), 0);
 }
 
 #[test]
@@ -158,11 +159,11 @@ fn meters_that_are_read_at_different_times_are_aligned() {
             _ => node.gpu((to - length, to), 300.0 * length, &[(A, 300.0 * length)]),
         }
     }
-    let settled = node.accounts.settled();
-    assert!(settled > 240 * 700 * JOULE, "{settled}: all but the last minute");
+    let overhead = node.charged(A) + node.residual();
+    assert!(overhead > 240 * 200 * JOULE, "{overhead}: all but the last minute");
     assert_eq!(node.accounts.deficit(), 0);
     // 200 W of overhead, of which the job has 4 of 5 parts.
-    let seconds = settled as f64 / (700.0 * JOULE as f64);
+    let seconds = overhead as f64 / (200.0 * JOULE as f64);
     assert!(near(node.charged(A), 160.0 * seconds), "{} in {seconds} s", node.charged(A));
     assert!(near(node.residual(), 40.0 * seconds), "{} in {seconds} s", node.residual());
 }
@@ -180,7 +181,6 @@ fn parts_that_exceed_the_whole_are_a_deficit_that_later_overhead_pays() {
     node.wall(20.0, 30.0, 600.0);
     node.parts(30.0, &[(A, 10)], 10.0, part(500.0));
     assert_eq!((node.accounts.deficit(), node.charged(A)), (0, 60 * JOULE));
-    assert_eq!(node.accounts.settled(), 1560 * JOULE, "1500 J of parts and 60 J of overhead");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_reading_that_fails_is_made_up_for_by_the_next_one_and_not_waited_for_longer
     let mut node = Node::new(IdlePower::Learned(None));
     node.wall(0.0, 10.0, 1000.0);
     node.parts_with(10.0, &[(A, 10)], 10.0, joules(0.0, &[]), (false, true));
-    assert_eq!(node.accounts.settled(), 0, "it waits");
+    assert_eq!(node.residual(), 0, "it waits");
     node.wall(10.0, 20.0, 1000.0);
     node.parts(20.0, &[(A, 10)], 10.0, joules(1000.0, &[(A, 500.0)]));
     assert_eq!((node.charged(A), node.residual()), (500 * JOULE, 500 * JOULE));
@@ -223,14 +223,14 @@ fn a_gpu_is_waited_for_and_not_for_ever() {
     let part = || joules(500.0, &[(A, 500.0)]);
     node.wall(0.0, 10.0, 1000.0);
     node.parts(10.0, &[(A, 10)], 10.0, part());
-    assert_eq!(node.accounts.settled(), 0, "the GPU may have taken all of it");
+    assert_eq!(node.charged(A), 0, "the GPU may have taken all of it");
     node.gpu((0.0, 20.0), 600.0, &[(A, 600.0)]);
     node.wall(10.0, 20.0, 1000.0);
     node.parts(20.0, &[(A, 10)], 10.0, part());
-    assert_eq!((node.charged(A), node.accounts.settled()), (400 * JOULE, 2000 * JOULE));
+    assert_eq!((node.charged(A), node.residual()), (400 * JOULE, 0));
     node.wall(20.0, 400.0, 38_000.0);
     node.parts(330.0, &[], 0.0, joules(310.0, &[]));
-    assert_eq!(node.accounts.settled(), 2000 * JOULE, "it is waited for");
+    assert_eq!(node.residual(), 0, "it is waited for");
     node.parts(640.0, &[], 0.0, joules(0.0, &[]));
     assert_eq!((node.charged(A), node.residual()), (400 * JOULE, (31_000 - 310) * JOULE));
 }
@@ -245,7 +245,6 @@ fn a_meter_that_was_away_knows_nothing_of_that_time() {
     node.parts(20.0, &[(A, 10)], 10.0, part());
     // Of the 5 s that were seen, half of the parts' 500 J are taken from 500 J.
     assert_eq!((node.charged(A), node.residual()), (500 * JOULE, 250 * JOULE));
-    assert_eq!(node.accounts.settled(), 1500 * JOULE);
 }
 
 #[test]
@@ -283,8 +282,7 @@ proptest! {
         node.wall(now, now + 1.0, 7.0);
         node.parts(now + 1.0, &[], 0.0, joules(0.0, &[]));
         let accounts = &node.accounts;
-        prop_assert_eq!(accounts.settled(), whole + 7 * JOULE);
         let overhead = node.charged(A) + node.residual();
-        prop_assert_eq!(parts + overhead, accounts.settled() + accounts.deficit());
+        prop_assert_eq!(parts + overhead, whole + 7 * JOULE + accounts.deficit());
     }
 }

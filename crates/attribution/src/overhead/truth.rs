@@ -9,6 +9,7 @@
 )]
 
 use super::*;
+use crate::energy::truth::turn;
 use crate::{Busy, Use};
 
 const CPUS: f64 = 16.0;
@@ -70,8 +71,8 @@ fn charged_over_true(wall: Wall, at: impl Fn(u32) -> Moment) -> Vec<f64> {
             length: Duration::from_secs(1),
             cpu_ns: (CPUS * 1e9) as u128,
             busy: Some(Busy::of_cores((busy * 1e9) as u128)),
-            byte_ns: 0,
             uses,
+            ..Interval::default()
         });
         let now = second + 1;
         let reads_wall = match wall {
@@ -112,11 +113,6 @@ fn charged_over_true(wall: Wall, at: impl Fn(u32) -> Moment) -> Vec<f64> {
     }
     let share = |(job, truth): (usize, &f64)| (charged(&accounts, job) - before[job]) as f64 / 1e6 / truth;
     truth.iter().enumerate().map(share).collect()
-}
-
-/// One of these, the next after so many seconds.
-fn turn(second: u32, seconds: u32, values: &[f64]) -> f64 {
-    values[(second / seconds) as usize % values.len()]
 }
 
 /// Name, and what happens.

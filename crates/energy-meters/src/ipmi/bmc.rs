@@ -3,58 +3,18 @@
 use std::ffi::c_long;
 use std::time::{Duration, Instant};
 
-use kernel_files::{ReadError, SourceError};
+use rustix::io::Errno;
 
-use super::answer::AnswerError;
-use super::device::{Ask, Question};
-use super::error;
+use super::device::Carry;
+use super::protocol::{Failure, LIMIT, Question};
 
-/// Most BMCs answer within a tenth of a second, a busy one within a second.
-const LIMIT: Duration = Duration::from_secs(2);
 /// The driver answers for a BMC that does not (`IPMI_TIMEOUT_COMPLETION_CODE`), within seconds. After this time an answer
 /// is lost.
 const LOST: Duration = Duration::from_secs(60);
 
-/// Why a question has no usable answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// The device failed.
-    Device(ReadError),
-    /// No answer came in time.
-    Late,
-    /// The answer holds no number.
-    Answer(AnswerError),
-}
-
-impl Failure {
-    /// The error of a source that asked this.
-    pub(super) fn to(self, question: Question) -> SourceError {
-        match self {
-            Self::Device(failed) => error(failed),
-            Self::Late => {
-                let says = format!("no answer within {} s", LIMIT.as_secs());
-                SourceError::Driver { call: question.as_str(), says }
-            }
-            Self::Answer(answer) => answer.to(question.as_str()),
-        }
-    }
-}
-
-impl From<ReadError> for Failure {
-    fn from(error: ReadError) -> Self {
-        Self::Device(error)
-    }
-}
-
-impl From<AnswerError> for Failure {
-    fn from(error: AnswerError) -> Self {
-        Self::Answer(error)
-    }
-}
-
 /// The node's BMC.
 pub(super) struct Bmc {
-    device: Box<dyn Ask>,
+    device: Box<dyn Carry>,
     /// Number of the last question.
     number: c_long,
     /// When it was sent, if its answer did not come yet.
@@ -62,7 +22,7 @@ pub(super) struct Bmc {
 }
 
 impl Bmc {
-    pub(super) fn new(device: Box<dyn Ask>) -> Self {
+    pub(super) fn new(device: Box<dyn Carry>) -> Self {
         Self { device, number: 0, unanswered: None }
     }
 
@@ -90,7 +50,7 @@ impl Bmc {
     }
 
     /// The answer to the last question, if it is there. Those to older questions are dropped.
-    fn answer(&mut self) -> Result<Option<Vec<u8>>, ReadError> {
+    fn answer(&mut self) -> Result<Option<Vec<u8>>, Errno> {
         while let Some((number, answer)) = self.device.receive()? {
             if number == self.number {
                 self.unanswered = None;

@@ -1,7 +1,7 @@
 //! Messages through the kernel's IPMI driver (Documentation/driver-api/ipmi.rst, uapi/linux/ipmi.h).
 
 use std::ffi::{c_int, c_long, c_short, c_uchar, c_uint, c_ushort};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use kernel_files::{ReadError, Roots};
@@ -9,6 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use rustix::ioctl::{Setter, Updater, ioctl, opcode};
+
+use super::protocol::Question;
 
 /// Where udev and older scripts put the first interface.
 const PATHS: [&str; 3] = ["ipmi0", "ipmi/0", "ipmidev/0"];
@@ -21,47 +23,25 @@ const RESPONSE: c_int = 1;
 const LONGEST_MESSAGE: u16 = 272;
 const LONGEST_ADDRESS: u32 = 40;
 
-/// The messages that are ever sent: all of them ask. There is no way to say one that sets something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Question {
-    /// Who made the BMC (IPMI 2.0 section 20.1).
-    DeviceId,
-    /// The node's power (DCMI 1.5 section 6.6.1), without enhanced statistics.
-    PowerReading,
-    /// The count of energy of Lenovo's XCC, as SLURM's plugin `acct_gather_energy/xcc` asks for it.
-    XccEnergy,
-}
-
-impl Question {
-    /// Its name, for errors.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::DeviceId => "IPMI Get Device ID",
-            Self::PowerReading => "DCMI Get Power Reading",
-            Self::XccEnergy => "Lenovo's IPMI command for energy",
-        }
-    }
-
-    /// Network function, command, data.
-    fn message(self) -> (c_uchar, c_uchar, &'static [u8]) {
-        match self {
-            Self::DeviceId => (0x06, 0x01, &[]),
-            Self::PowerReading => (0x2c, 0x02, &[0xdc, 0x01, 0x00, 0x00]),
-            Self::XccEnergy => (0x3a, 0x32, &[0x04, 0x02, 0x00, 0x00, 0x00]),
-        }
+/// Network function, command and data of a question: all that is ever sent.
+fn message(question: Question) -> (c_uchar, c_uchar, &'static [u8]) {
+    match question {
+        Question::DeviceId => (0x06, 0x01, &[]),
+        Question::PowerReading => (0x2c, 0x02, &[0xdc, 0x01, 0x00, 0x00]),
+        Question::XccEnergy => (0x3a, 0x32, &[0x04, 0x02, 0x00, 0x00, 0x00]),
     }
 }
 
 /// Carries questions to the BMC, and its answers.
-pub(in super::super) trait Ask: Send {
+pub(super) trait Carry: Send {
     /// Sends a question under a number.
-    fn send(&mut self, number: c_long, question: Question) -> Result<(), ReadError>;
+    fn send(&mut self, number: c_long, question: Question) -> Result<(), Errno>;
 
     /// The next answer that is there, with the number of its question. It does not wait.
-    fn receive(&mut self) -> Result<Option<(c_long, Vec<u8>)>, ReadError>;
+    fn receive(&mut self) -> Result<Option<(c_long, Vec<u8>)>, Errno>;
 
     /// Waits for an answer. False when none came in this time.
-    fn wait(&mut self, limit: Duration) -> Result<bool, ReadError>;
+    fn wait(&mut self, limit: Duration) -> Result<bool, Errno>;
 }
 
 /// `struct ipmi_system_interface_addr`.
@@ -104,12 +84,12 @@ struct Received {
     message: Message,
 }
 
-const SEND_COMMAND: rustix::ioctl::Opcode = opcode::read::<Request>(b'i', 13);
-const RECEIVE_MSG_TRUNC: rustix::ioctl::Opcode = opcode::read_write::<Received>(b'i', 11);
+pub(super) const SEND_COMMAND: rustix::ioctl::Opcode = opcode::read::<Request>(b'i', 13);
+pub(super) const RECEIVE_MSG_TRUNC: rustix::ioctl::Opcode = opcode::read_write::<Received>(b'i', 11);
 
 /// The device. The driver gives answers to the descriptor that asked, so other programs get none of these.
 #[derive(Debug)]
-pub(in super::super) struct Device(OwnedFd);
+pub(super) struct Device(OwnedFd);
 
 impl Device {
     /// `None` where there is no interface to a BMC.
@@ -126,32 +106,43 @@ impl Device {
         Ok(None)
     }
 
-    /// Another descriptor of the same.
-    pub(super) fn again(&self) -> Result<Self, ReadError> {
-        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.0, 0);
-        duplicate.map(Self).map_err(ReadError::from_errno)
+    /// Whether there is an interface, without opening it.
+    pub(super) fn exists(roots: &Roots) -> bool {
+        PATHS.iter().any(|path| roots.dev(path).exists())
     }
 }
 
-impl Ask for Device {
+impl From<OwnedFd> for Device {
+    fn from(device: OwnedFd) -> Self {
+        Self(device)
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Carry for Device {
     #[expect(unsafe_code, reason = "the driver speaks ioctl only")]
-    fn send(&mut self, number: c_long, question: Question) -> Result<(), ReadError> {
-        let (network_function, command, data) = question.message();
+    fn send(&mut self, number: c_long, question: Question) -> Result<(), Errno> {
+        let (network_function, command, data) = message(question);
         let mut address = Address { kind: SYSTEM_INTERFACE, channel: BMC_CHANNEL, lun: 0 };
-        let length = c_ushort::try_from(data.len()).map_err(|_| ReadError::TooLarge)?;
+        let length = c_ushort::try_from(data.len()).map_err(|_| Errno::TOOBIG)?;
         let message = Message { network_function, command, length, data: data.as_ptr().cast_mut() };
-        let address_length = c_uint::try_from(size_of::<Address>()).map_err(|_| ReadError::TooLarge)?;
+        let address_length = c_uint::try_from(size_of::<Address>()).map_err(|_| Errno::TOOBIG)?;
         let request = Request { address: &raw mut address, address_length, number, message };
         // SAFETY: the opcode is IPMICTL_SEND_COMMAND, whose argument is a pointer to a `struct ipmi_req`; `Request` has its
         // layout (the test holds size and offsets).
         let command = unsafe { Setter::<SEND_COMMAND, Request>::new(request) };
         // SAFETY: as above. The driver copies the address and the data, whose lengths are beside their pointers, before it
         // returns, and writes nothing; both outlive the call. Another driver behind the descriptor answers ENOTTY.
-        unsafe { ioctl(&self.0, command) }.map_err(ReadError::from_errno)
+        unsafe { ioctl(&self.0, command) }
     }
 
     #[expect(unsafe_code, reason = "the driver speaks ioctl only")]
-    fn receive(&mut self) -> Result<Option<(c_long, Vec<u8>)>, ReadError> {
+    fn receive(&mut self) -> Result<Option<(c_long, Vec<u8>)>, Errno> {
         loop {
             let mut address = [0; LONGEST_ADDRESS as usize];
             let mut data = [0; LONGEST_MESSAGE as usize];
@@ -177,17 +168,17 @@ impl Ask for Device {
                 }
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(None),
-                Err(errno) => return Err(ReadError::from_errno(errno)),
+                Err(errno) => return Err(errno),
             }
         }
     }
 
-    fn wait(&mut self, limit: Duration) -> Result<bool, ReadError> {
-        let limit = Timespec::try_from(limit).map_err(|_| ReadError::TooLarge)?;
+    fn wait(&mut self, limit: Duration) -> Result<bool, Errno> {
+        let limit = Timespec::try_from(limit).map_err(|_| Errno::TOOBIG)?;
         match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&limit)) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(true),
-            Err(errno) => Err(ReadError::from_errno(errno)),
+            Err(errno) => Err(errno),
         }
     }
 }
@@ -245,8 +236,7 @@ mod tests {
         let machine = Machine::new();
         machine.write("dev/ipmi0", "");
         let mut device = Device::open(&machine.roots()).unwrap().unwrap();
-        let notty = ReadError::Io(Errno::NOTTY.raw_os_error());
-        assert_eq!(device.send(1, Question::PowerReading), Err(notty));
-        assert_eq!(device.receive(), Err(notty));
+        assert_eq!(device.send(1, Question::PowerReading), Err(Errno::NOTTY));
+        assert_eq!(device.receive(), Err(Errno::NOTTY));
     }
 }

@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 use std::ffi::c_long;
 use std::sync::{Arc, Mutex};
 
+use rustix::io::Errno;
+
+use super::device::Carry;
+use super::helper::{Desk, PAUSE};
 use super::*;
 
 /// What the BMC does with a question.
@@ -13,7 +17,7 @@ enum Act {
     /// The answer is there when the next question is asked.
     Late(Vec<u8>),
     Silent,
-    Fail(ReadError),
+    Fail(Errno),
 }
 
 #[derive(Default)]
@@ -46,13 +50,30 @@ impl Script {
         self.0.lock().unwrap().asked.iter().filter(|asked| **asked == question).count()
     }
 
+    /// Behind the helper's rules, with all of the two's messages.
+    fn helped(&self) -> Messages {
+        Messages(Desk::new(self.clone()))
+    }
+
     fn meter(&self, now: Instant) -> Ipmi {
-        Ipmi::ask(self.clone(), now).unwrap().unwrap()
+        Ipmi::ask(self.helped(), now).unwrap().unwrap()
     }
 }
 
-impl Ask for Script {
-    fn send(&mut self, number: c_long, question: Question) -> Result<(), ReadError> {
+/// The helper without its process.
+struct Messages(Desk);
+
+impl Ask for Messages {
+    fn ask(&mut self, question: Question, now: Instant) -> Result<Answer, SourceError> {
+        let answer = self.0.answer(&question.write(7), now).unwrap();
+        let received = Answer::parse(&answer.write()).unwrap();
+        assert_eq!((received, received.number, received.question), (answer, 7, question));
+        Ok(received)
+    }
+}
+
+impl Carry for Script {
+    fn send(&mut self, number: c_long, question: Question) -> Result<(), Errno> {
         let mut state = self.0.lock().unwrap();
         state.asked.push(question);
         let acts = state.acts.iter_mut().find(|(of, _)| *of == question).map(|(_, acts)| acts);
@@ -70,11 +91,11 @@ impl Ask for Script {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<Option<(c_long, Vec<u8>)>, ReadError> {
+    fn receive(&mut self) -> Result<Option<(c_long, Vec<u8>)>, Errno> {
         Ok(self.0.lock().unwrap().ready.pop_front())
     }
 
-    fn wait(&mut self, limit: Duration) -> Result<bool, ReadError> {
+    fn wait(&mut self, limit: Duration) -> Result<bool, Errno> {
         assert!(limit <= Duration::from_secs(2));
         let mut state = self.0.lock().unwrap();
         let late = std::mem::take(&mut state.late);
@@ -268,9 +289,9 @@ fn no_answer_is_an_error_and_questions_do_not_pile_up() {
     assert_eq!(text(at(&mut meter, 140)), silent);
     assert_eq!(at(&mut meter, 150).map(|s| s.power_uw), Ok(Some(100_000_000)));
     assert_eq!(at(&mut meter, 160).map(|s| s.energy_uj), Ok(1_000_000_000));
-    bmc.does(Question::PowerReading, &[Act::Fail(ReadError::Gone)]);
+    bmc.does(Question::PowerReading, &[Act::Fail(Errno::NODEV)]);
     assert_eq!(at(&mut meter, 170).unwrap_err().reason(), "unsupported");
-    bmc.does(Question::PowerReading, &[Act::Fail(ReadError::Io(5))]);
+    bmc.does(Question::PowerReading, &[Act::Fail(Errno::IO)]);
     assert_eq!(at(&mut meter, 180).unwrap_err().reason(), "io");
 }
 
@@ -280,7 +301,7 @@ fn a_bmc_without_such_a_reading_is_no_meter_and_one_without_an_id_is_an_error() 
     for code in [0xc1, 0xcc] {
         let bmc = node(300);
         bmc.says(Question::PowerReading, &[code]);
-        assert!(Ipmi::ask(bmc, now).unwrap().is_none());
+        assert!(Ipmi::ask(bmc.helped(), now).unwrap().is_none());
     }
     // It may be able to answer later.
     for act in [Act::Silent, Act::Answer(vec![0xc0]), Act::Answer(power(0, 1, ACTIVE))] {
@@ -293,11 +314,11 @@ fn a_bmc_without_such_a_reading_is_no_meter_and_one_without_an_id_is_an_error() 
         (Act::Silent, "failed: IPMI Get Device ID: no answer within 2 s"),
         (Act::Answer(vec![0xc3]), "failed: IPMI Get Device ID: completion code 0xc3 (timeout)"),
         (Act::Answer(vec![0; 11]), "malformed: IPMI Get Device ID: line 1: fewer than 12 bytes"),
-        (Act::Fail(ReadError::Denied), "denied: /dev/ipmi0"),
+        (Act::Fail(Errno::ACCESS), "denied: /dev/ipmi0"),
     ] {
         let bmc = node(300);
         bmc.does(Question::DeviceId, &[act]);
-        assert_eq!(Ipmi::ask(bmc, now).err().unwrap().to_string(), expected);
+        assert_eq!(Ipmi::ask(bmc.helped(), now).err().unwrap().to_string(), expected);
     }
     assert_eq!(error(ReadError::Denied).to_string(), "denied: /dev/ipmi0");
 }
@@ -331,13 +352,13 @@ fn lenovos_controllers_without_a_counter_have_power() {
     }
     let bmc = node(300);
     bmc.says(Question::DeviceId, &device_id(19046)).does(Question::XccEnergy, &[Act::Silent]);
-    let silent = Ipmi::ask(bmc, now).err().unwrap();
+    let silent = Ipmi::ask(bmc.helped(), now).err().unwrap();
     assert_eq!(silent.to_string(), "failed: Lenovo's IPMI command for energy: no answer within 2 s");
 }
 
 #[test]
 fn without_a_device_there_is_no_meter() {
-    assert!(find(&test_machine::Machine::new().roots()).unwrap().is_none());
+    assert!(find(&test_machine::Machine::new().roots(), &BmcAccess::default(), None).unwrap().is_none());
 }
 
 #[test]
@@ -346,5 +367,5 @@ fn a_manufacturer_has_20_bits() {
     let mut with_auxiliary = device_id(674);
     with_auxiliary.extend([0; 4]);
     assert_eq!(parse_device_id(&with_auxiliary), Ok(674));
-    assert_eq!(parse_device_id(&[]), Err(AnswerError::Malformed("empty")));
+    assert_eq!(parse_device_id(&[]), Err(Flaw::Empty.into()));
 }

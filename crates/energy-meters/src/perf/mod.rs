@@ -49,10 +49,17 @@ struct Event {
     epoch: u32,
 }
 
+/// For so long a psys that stands still is read.
+const PSYS_MOVES_WITHIN: Duration = Duration::from_secs(60);
+
 /// The events of the PMU.
 pub(super) struct PerfRapl {
     zones: Vec<Zone>,
     events: Vec<Event>,
+    /// psys that has not moved yet. The kernel offers it by the model of the CPU without a look at its register (`no_check`
+    /// in rapl.c), and every other domain only if its register is not 0. In a virtual machine it stands at 0.
+    still: Vec<(Zone, Event)>,
+    still_until: Instant,
     open: Box<dyn Open>,
     skips: Skips,
 }
@@ -108,7 +115,14 @@ impl PerfRapl {
             // The same register once more: see `Topology::one_counter_per_socket`.
             .filter(|(_, socket)| !topology.one_counter_per_socket || sockets.insert(*socket))
             .collect();
-        let mut meter = Self { zones: Vec::new(), events: Vec::new(), open, skips: Skips::default() };
+        let mut meter = Self {
+            zones: Vec::new(),
+            events: Vec::new(),
+            still: Vec::new(),
+            still_until: Instant::now() + PSYS_MOVES_WITHIN,
+            open,
+            skips: Skips::default(),
+        };
         let mut refused: Vec<SourceError> = Vec::new();
         for (name, domain) in EVENTS {
             let outcome = describe(&mut files, name, domain).and_then(|described| match described {
@@ -122,6 +136,11 @@ impl PerfRapl {
             }
         }
         ((!meter.zones.is_empty()).then_some(meter), refused)
+    }
+
+    fn take(&mut self, zone: Zone, event: Event) {
+        self.zones.push(zone);
+        self.events.push(event);
     }
 
     /// Opens an event on every CPU of the mask, or on none: half of the sockets would be taken for all.
@@ -145,9 +164,10 @@ impl PerfRapl {
             opened
                 .push((zone, Event { spec, scale: described.scale, opened: event, enabled: None, epoch: 0 }));
         }
-        for (zone, event) in opened {
-            self.zones.push(zone);
-            self.events.push(event);
+        if described.domain == Domain::Psys {
+            self.still.extend(opened);
+        } else {
+            opened.into_iter().for_each(|(zone, event)| self.take(zone, event));
         }
         Ok(())
     }
@@ -186,6 +206,19 @@ impl Event {
 impl Meter for PerfRapl {
     fn zones(&self) -> &[Zone] {
         &self.zones
+    }
+
+    /// psys is a zone from its first joule on. It counts from when it was opened, so that joule is not lost.
+    fn has_other_zones(&mut self) -> bool {
+        let before = self.zones.len();
+        for (zone, mut event) in std::mem::take(&mut self.still) {
+            match event.sample(&*self.open) {
+                Ok(sample) if sample.energy_uj > 0 => self.take(zone, event),
+                _ if Instant::now() < self.still_until => self.still.push((zone, event)),
+                _ => {}
+            }
+        }
+        self.zones.len() > before
     }
 
     fn skip(&mut self, zone: usize) {

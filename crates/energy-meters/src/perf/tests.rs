@@ -207,3 +207,49 @@ fn an_event_that_stopped_is_opened_anew_in_a_new_epoch() {
     *script.refuse.lock().unwrap() = None;
     assert_eq!(one(), Ok((125_000, 2)));
 }
+
+const PSYS: (&str, &str) = ("energy-psys", "event=0x05");
+
+#[test]
+fn psys_is_a_zone_once_it_has_moved() {
+    let machine = Machine::new();
+    sockets(&machine, "GenuineIntel", 1, 2);
+    pmu(&machine, "0", &[PKG, PSYS]);
+    let script = Script::default();
+    let mut meter = find(&machine, &script).0.unwrap();
+    let names = |meter: &PerfRapl| meter.zones().iter().map(|zone| zone.name.clone()).collect::<Vec<_>>();
+    script.count(0.0, 1);
+    assert!(!meter.has_other_zones());
+    assert_eq!(names(&meter), ["energy-pkg"]);
+    script.count(2.0, 2);
+    assert!(meter.has_other_zones());
+    assert_eq!(names(&meter), ["energy-pkg", "energy-psys"]);
+    assert!(!meter.has_other_zones(), "it is one already");
+    script.count(9.0, 3).count(3.0, 3);
+    let joules: Vec<_> =
+        read(&mut meter).into_iter().map(|(_, reading)| reading.unwrap().energy_uj).collect();
+    assert_eq!(joules, [9_000_000, 3_000_000]);
+}
+
+#[test]
+fn psys_that_stands_still_is_closed_after_a_while() {
+    let machine = Machine::new();
+    sockets(&machine, "GenuineIntel", 1, 2);
+    pmu(&machine, "0", &[PKG, PSYS]);
+    let script = Script::default();
+    let mut meter = find(&machine, &script).0.unwrap();
+    meter.still_until = Instant::now();
+    script.count(0.0, 61).count(5.0, 62);
+    assert!(!meter.has_other_zones() && meter.still.is_empty());
+    assert!(!meter.has_other_zones(), "it is not read any more");
+}
+
+/// A virtual machine on Linux 6.18 with a CPU of Intel's family 6, model 207: this PMU has psys alone.
+#[test]
+fn a_pmu_with_psys_alone_is_none() {
+    let machine = Machine::new();
+    sockets(&machine, "GenuineIntel", 1, 2);
+    pmu(&machine, "0", &[PSYS]);
+    let (meter, refused) = find(&machine, &Script::default());
+    assert!(meter.is_none() && refused.is_empty());
+}

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use config_files::{Setting, TlsVersion};
 use hyper::header::{
     CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, STRICT_TRANSPORT_SECURITY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS, X_XSS_PROTECTION,
 };
 
 use super::file::{self, Parsed};
-use super::{ClientAuth, Pem, PemSource, Rate, Secret, Tls, TlsVersion, WebConfig};
+use super::{ClientAuth, Rate, Tls, WebConfig};
 
 /// Checks a file whose relative paths start in this directory. `Err` names the key and what is wrong.
 pub(crate) fn config(file: file::File, dir: &Path) -> Result<WebConfig, String> {
@@ -26,12 +27,15 @@ fn tls(file: file::Tls, dir: &Path) -> Result<Option<Tls>, String> {
     if file == file::Tls::default() {
         return Ok(None);
     }
-    let cert = pem(("cert", file.cert), ("cert_file", file.cert_file), dir)?;
-    let key = pem(("key", file.key), ("key_file", file.key_file), dir)?;
+    let pem = |inline, in_file| {
+        Setting::new("tls_server_config", inline, in_file, dir).map_err(|why| format!(": {why}"))
+    };
+    let cert = pem(("cert", file.cert), ("cert_file", file.cert_file))?;
+    let key = pem(("key", file.key), ("key_file", file.key_file))?;
     let tls = Tls {
         cert: cert.ok_or(": missing one of cert or cert_file")?,
         key: key.ok_or(": missing one of key or key_file")?,
-        client_ca: pem(("client_ca", file.client_ca), ("client_ca_file", file.client_ca_file), dir)?,
+        client_ca: pem(("client_ca", file.client_ca), ("client_ca_file", file.client_ca_file))?,
         client_auth: value(file.client_auth_type).unwrap_or(ClientAuth::None),
         client_allowed_sans: file.client_allowed_sans,
         cipher_suites: list(file.cipher_suites),
@@ -73,21 +77,6 @@ fn value<T>(value: Option<Parsed<T>>) -> Option<T> {
 
 fn list<T>(list: Option<Vec<Parsed<T>>>) -> Vec<T> {
     list.unwrap_or_default().into_iter().map(|Parsed(value)| value).collect()
-}
-
-/// The documents of Go's exporter-toolkit forbid both spellings at once; its code prefers the file without a word.
-fn pem(
-    (inline_key, inline): (&'static str, Option<String>),
-    (file_key, file): (&'static str, Option<String>),
-    dir: &Path,
-) -> Result<Option<Pem>, String> {
-    let given = |text: &String| !text.is_empty();
-    match (inline.filter(given), file.filter(given)) {
-        (None, None) => Ok(None),
-        (Some(text), None) => Ok(Some(Pem { source: PemSource::Inline(Secret(text)), key: inline_key })),
-        (None, Some(file)) => Ok(Some(Pem { source: PemSource::File(dir.join(file)), key: file_key })),
-        (Some(_), Some(_)) => Err(format!(": {inline_key} and {file_key} exclude each other")),
-    }
 }
 
 /// A header, its value, and the values that it may have; any without such a list.

@@ -5,15 +5,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
-use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use config_files::{Secret, TlsVersion};
 use hyper::header::HeaderValue;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use tokio_rustls::rustls::SupportedCipherSuite;
 
-use super::{ClientAuth, ConfigError, Curve, Secret, TlsVersion};
+use super::{ClientAuth, Curve};
 
 /// A hash of this cost takes about 13 s. A higher one would let no user in and keep a core busy.
 const MAX_BCRYPT_COST: u32 = 18;
@@ -91,6 +91,12 @@ impl FromText for Duration {
     }
 }
 
+impl FromText for TlsVersion {
+    fn from_text(name: &str) -> Result<Self, String> {
+        name.parse()
+    }
+}
+
 impl FromText for HeaderValue {
     fn from_text(text: &str) -> Result<Self, String> {
         HeaderValue::from_str(text).map_err(|_| format!("{text:?} is not a header value"))
@@ -165,25 +171,4 @@ impl<'de> Deserialize<'de> for Users {
         }
         deserializer.deserialize_map(Collect)
     }
-}
-
-/// Reads the file.
-pub(crate) fn read(text: &str, path: &Path) -> Result<File, ConfigError> {
-    serde_yaml::from_str(text).map_err(|error| {
-        let at = error.location();
-        let mut reason = error.to_string();
-        if let Some(at) = &at {
-            reason = reason.replacen(&format!(" at line {} column {}", at.line(), at.column()), "", 1);
-        }
-        let line = at.map(|at| at.line());
-        ConfigError { line, ..ConfigError::new(path, without_value(reason)) }
-    })
-}
-
-/// serde repeats a value of the wrong type, which might be a password. Only its type may be logged.
-fn without_value(reason: String) -> String {
-    let Some((before, rest)) = reason.split_once("invalid type: ") else { return reason };
-    let Some((found, expected)) = rest.rsplit_once(", expected ") else { return reason };
-    let found = found.split(['"', '`']).next().unwrap_or_default().trim_end();
-    format!("{before}invalid type: {found}, expected {expected}")
 }

@@ -10,32 +10,13 @@ mod file;
 mod names;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use config_files::{ConfigError, Secret, Setting, TlsVersion, read_yaml};
 use hyper::header::{HeaderName, HeaderValue};
-pub(crate) use names::{ClientAuth, Curve, TlsVersion};
+pub(crate) use names::{ClientAuth, Curve};
 use tokio_rustls::rustls::SupportedCipherSuite;
-
-/// An error in the web configuration file, and its place.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{}: {reason}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
-pub struct ConfigError {
-    /// The web configuration file.
-    pub path: PathBuf,
-    /// The line of the wrong key or value, or of the mapping that has a key twice.
-    pub line: Option<usize>,
-    /// The key and its error; the path of a file that it names, if that is wrong.
-    pub reason: String,
-}
-
-impl ConfigError {
-    /// One without a line.
-    pub(crate) fn new(path: &Path, reason: impl Into<String>) -> Self {
-        ConfigError { path: path.to_owned(), line: None, reason: reason.into() }
-    }
-}
 
 /// A web configuration file without a mistake in itself.
 #[derive(Debug, Default)]
@@ -49,9 +30,9 @@ pub struct WebConfig {
 /// `tls_server_config`.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    pub(crate) cert: Pem,
-    pub(crate) key: Pem,
-    pub(crate) client_ca: Option<Pem>,
+    pub(crate) cert: Setting,
+    pub(crate) key: Setting,
+    pub(crate) client_ca: Option<Setting>,
     pub(crate) client_auth: ClientAuth,
     pub(crate) client_allowed_sans: Option<Vec<String>>,
     /// Empty for the default of rustls.
@@ -63,19 +44,6 @@ pub(crate) struct Tls {
     pub(crate) prefer_server_cipher_suites: bool,
 }
 
-/// PEM text, and the key of `tls_server_config` that gives it.
-#[derive(Debug)]
-pub(crate) struct Pem {
-    pub(crate) source: PemSource,
-    pub(crate) key: &'static str,
-}
-
-#[derive(Debug)]
-pub(crate) enum PemSource {
-    Inline(Secret),
-    File(PathBuf),
-}
-
 /// `rate_limit`: a bucket of `burst` requests that gains one per `interval`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rate {
@@ -83,25 +51,10 @@ pub(crate) struct Rate {
     pub(crate) burst: u32,
 }
 
-/// Text that must not be logged.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<secret>")
-    }
-}
-
 impl WebConfig {
     /// Reads the text of a web configuration file. Paths in it are relative to the directory of `path`.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, ConfigError> {
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-            let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-            ConfigError { line: Some(line), ..ConfigError::new(path, "not UTF-8") }
-        })?;
-        let file = file::read(text, path)?;
+        let file = read_yaml(bytes, path)?;
         check::config(file, path.parent().unwrap_or(Path::new("")))
             .map_err(|reason| ConfigError::new(path, reason))
     }

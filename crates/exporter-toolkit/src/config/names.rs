@@ -6,28 +6,6 @@ use tokio_rustls::rustls::crypto::ring::{cipher_suite as suite, kx_group};
 
 use super::file::FromText;
 
-/// A TLS version that rustls speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum TlsVersion {
-    /// RFC 5246.
-    Tls12,
-    /// RFC 8446.
-    Tls13,
-}
-
-impl FromText for TlsVersion {
-    fn from_text(name: &str) -> Result<Self, String> {
-        match name {
-            "TLS12" => Ok(TlsVersion::Tls12),
-            "TLS13" => Ok(TlsVersion::Tls13),
-            "TLS10" | "TLS11" => {
-                Err(format!("{name} is not supported: it is broken (RFC 8996); use TLS12 or TLS13"))
-            }
-            _ => Err(format!("unknown TLS version {name:?}: TLS12 or TLS13")),
-        }
-    }
-}
-
 const SUITES: [(&str, SupportedCipherSuite); 9] = [
     ("TLS_AES_128_GCM_SHA256", suite::TLS13_AES_128_GCM_SHA256),
     ("TLS_AES_256_GCM_SHA384", suite::TLS13_AES_256_GCM_SHA384),

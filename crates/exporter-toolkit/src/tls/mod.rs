@@ -6,42 +6,14 @@ mod x509;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use config_files::{Setting, TlsVersion};
+use rustls_pki_types::CertificateDer;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::server::NoServerSessionStorage;
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use tokio_rustls::rustls::{ServerConfig, SupportedProtocolVersion};
 
-use crate::config::{Pem, PemSource, Tls, TlsVersion};
-use crate::file::read_config_file;
-
-impl Pem {
-    /// Names the key of the configuration, and the file if there is one.
-    fn error(&self, reason: impl std::fmt::Display) -> String {
-        match &self.source {
-            PemSource::Inline(_) => format!("tls_server_config.{}: {reason}", self.key),
-            PemSource::File(path) => format!("tls_server_config.{}: {}: {reason}", self.key, path.display()),
-        }
-    }
-
-    fn text(&self) -> Result<Vec<u8>, String> {
-        match &self.source {
-            PemSource::Inline(text) => Ok(text.0.clone().into_bytes()),
-            PemSource::File(path) => read_config_file(path).map_err(|error| self.error(error)),
-        }
-    }
-
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        let text = self.text()?;
-        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-        let found = found.map_err(|error| self.error(format_args!("not PEM: {error}")))?;
-        if found.is_empty() {
-            return Err(self.error("holds no certificate"));
-        }
-        Ok(found)
-    }
-}
+use crate::config::Tls;
 
 /// Whether clients that look refuse a certificate by now, whose validity ends then (Unix time).
 pub(crate) fn has_expired(not_after: i64) -> bool {
@@ -58,10 +30,8 @@ pub(crate) fn has_expired(not_after: i64) -> bool {
 pub(crate) fn server(tls: &Tls) -> Result<(Arc<ServerConfig>, i64), String> {
     let chain = tls.cert.certificates()?;
     let not_after = first_end(&chain).map_err(|reason| tls.cert.error(reason))?;
-    let key_text = tls.key.text()?;
-    let key = PrivateKeyDer::from_pem_slice(&key_text)
-        .map_err(|_| tls.key.error("holds no private key that is readable without a passphrase"))?;
-    let client_cas = tls.client_ca.as_ref().map(roots).transpose()?;
+    let key = tls.key.private_key()?;
+    let client_cas = tls.client_ca.as_ref().map(Setting::authorities).transpose()?;
 
     let provider = Arc::new(provider(tls));
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -92,14 +62,6 @@ fn first_end(chain: &[CertificateDer<'_>]) -> Result<i64, String> {
     let leaf = chain.first().and_then(|leaf| x509::facts(leaf)).ok_or("not an X.509 certificate")?;
     let others = chain.iter().skip(1).filter_map(|other| x509::facts(other));
     Ok(others.map(|facts| facts.not_after).fold(leaf.not_after, i64::min))
-}
-
-fn roots(pem: &Pem) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in pem.certificates()? {
-        roots.add(certificate).map_err(|error| pem.error(format_args!("not a CA certificate: {error}")))?;
-    }
-    Ok(roots)
 }
 
 fn provider(tls: &Tls) -> CryptoProvider {

@@ -173,14 +173,6 @@ pub fn parse_answer(message: &[u8], cgroups: usize, nodes: usize) -> Result<(u32
     Ok((number, answers))
 }
 
-/// The number of a question in an answer, whatever else is in it.
-pub fn number_of(message: &[u8]) -> Option<u32> {
-    let mut reader = Reader(message);
-    let kind = reader.byte().ok()?;
-    reader.take(3).ok()?;
-    reader.word().ok().filter(|_| kind == ANSWER)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -212,7 +204,6 @@ mod tests {
             .concat()
         );
         assert_eq!(parse_answer(&message, 4, 9), Ok((0x0403_0201, answers())));
-        assert_eq!(number_of(&message), Some(0x0403_0201));
     }
 
     #[test]

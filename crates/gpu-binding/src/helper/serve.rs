@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 
-use privileges::User;
+use privileges::helper::user_of;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send,
@@ -22,12 +22,7 @@ const CGROUP2: u64 = 0x6367_7270;
 
 /// The whole run of the process, which has its socket as standard input. Called before anything else is done in it.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    // The word behind its own names the user that it becomes.
-    let ids = arguments.into_iter().nth(2);
-    let user = ids.as_ref().and_then(|ids| User::find(&ids.to_string_lossy(), b"", b"").ok());
-    if ids.is_some() && user.is_none() {
-        return ExitCode::FAILURE;
-    }
+    let Ok(user) = user_of(arguments) else { return ExitCode::FAILURE };
     KIND.run(user, confinement(), serve)
 }
 

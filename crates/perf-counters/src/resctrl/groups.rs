@@ -125,6 +125,11 @@ impl Monitor {
         Some(watched.monitored + running).filter(|monitored| !monitored.is_zero())
     }
 
+    /// Whether all threads of a job are in groups of ours.
+    pub fn is_monitored(&self, run: JobRunId) -> bool {
+        self.watched.get(&run).is_some_and(|watched| watched.since.is_some())
+    }
+
     /// A run is not exported any more.
     pub fn forget(&mut self, run: JobRunId) {
         self.watched.remove(&run);

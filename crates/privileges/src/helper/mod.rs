@@ -6,6 +6,7 @@
 
 mod confine;
 mod connection;
+mod dialogue;
 
 use std::ffi::{CStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,10 +14,11 @@ use std::process::ExitCode;
 
 pub use confine::{Confinement, confine, small_filter};
 pub use connection::{Connection, Silence};
+pub use dialogue::Dialogue;
 use rustix::net::{SendFlags, SocketType, send};
 use rustix::thread::CapabilitySet;
 
-use crate::User;
+use crate::{UnknownUser, User};
 
 /// A wrong command line (EX_USAGE, sysexits.h).
 const USAGE: u8 = 64;
@@ -76,6 +78,17 @@ impl Kind {
         }
         code
     }
+}
+
+/// The word behind a helper's own that names the user it becomes.
+pub fn user_argument(user: &User) -> OsString {
+    format!("{}:{}", user.uid, user.gid).into()
+}
+
+/// The user that the word behind a helper's own names, if there is one.
+pub fn user_of(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<User>, UnknownUser> {
+    let ids = arguments.into_iter().nth(2);
+    ids.map(|ids| User::find(&ids.to_string_lossy(), b"", b"")).transpose()
 }
 
 /// Why there is no helper.
@@ -144,6 +157,16 @@ mod tests {
         for bad in [&b""[..], &[READY], &[READY, 0], &[READY, 0, 2], &[READY, 2], &[READY, 0, 0, 0]] {
             assert_eq!(Ready::parse(bad), Err(Malformed));
         }
+    }
+
+    #[test]
+    fn the_user_is_the_word_behind_its_own() {
+        let user = User { name: None, uid: 4321, gid: 5, groups: Vec::new() };
+        let words =
+            |word: Option<OsString>| ["exporter", "helper"].map(OsString::from).into_iter().chain(word);
+        assert_eq!(user_of(words(Some(user_argument(&user)))), Ok(Some(user)));
+        assert_eq!(user_of(words(None)), Ok(None));
+        assert!(user_of(words(Some("x".into()))).is_err(), "it does not remain root by a wrong word");
     }
 
     const NONE: Kind = Kind {

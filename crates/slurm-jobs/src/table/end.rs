@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::Table;
 use super::show::labels;
 use crate::job_run::{JobRun, RunState};
+use crate::metadata::Ending;
 use crate::{Disposition, Job, JobRunId, RemovedCgroup};
 
 /// Most running jobs that are read when one ends; reading more would be expensive at each end.
@@ -23,9 +24,14 @@ impl Table {
         let job = Arc::make_mut(&mut tracked.job);
         job.id = job.id.or(found.id);
         job.uid = job.uid.or(found.uid);
-        if let Some(metadata) = found.metadata {
-            job.sluid = job.sluid.or(metadata.sluid);
-            job.metadata = Arc::new(metadata);
+        if let Some(mut metadata) = found.metadata {
+            let same = metadata.run() == job.metadata.run();
+            // Of an ended run the file may be that of the next one already.
+            if same || job.is_running() || job.metadata.job_id.is_none() {
+                metadata.ending = if same { job.metadata.ending } else { Ending::default() };
+                job.sluid = job.sluid.or(metadata.sluid);
+                job.metadata = Arc::new(metadata);
+            }
         }
         if !tracked.fresh
             && let Some(started) = found.started
@@ -69,6 +75,10 @@ impl Table {
     /// A job's directory was removed: its run ends when all events up to now are taken in.
     pub(super) fn removed(&mut self, scope: u64, dir: String) {
         let key = (scope, dir);
+        // All events of its making were before. What is made from now on is another run.
+        for dirs in &mut self.gone_dirs {
+            dirs.remove(&key);
+        }
         let Some(run) = self.by_dir.get(&key).copied() else { return };
         if self.runs.get(&run).is_some_and(|tracked| tracked.job.cgroup.is_gone()) {
             self.by_dir.remove(&key);
@@ -76,6 +86,19 @@ impl Table {
         } else {
             self.look_whether_over(run);
         }
+    }
+
+    /// A directory is found to be gone before its removal is reported. Events of its making may still come: the next call of
+    /// `process_events` reads the last of them.
+    pub(super) fn is_gone(&mut self, key: (u64, String), run: JobRunId) {
+        self.dir_is_gone(key);
+        self.gone.push(run);
+    }
+
+    fn dir_is_gone(&mut self, key: (u64, String)) {
+        self.by_dir.remove(&key);
+        let [_, latest] = &mut self.gone_dirs;
+        latest.insert(key);
     }
 
     /// v1: SLURM removes the hierarchies' directories one by one, and may leave some when several steps end at once.
@@ -126,12 +149,14 @@ impl Table {
     /// A run's directory is gone.
     pub(super) fn end(&mut self, run: JobRunId, alone: bool, others: Option<&[Arc<Job>]>) {
         self.find_out_at_the_end(run);
-        let Some(tracked) = self.runs.get_mut(&run) else { return };
+        self.read_ending(run);
+        let Some(tracked) = self.runs.get(&run) else { return };
         let key = (tracked.scope, tracked.dir.clone());
         let left = !tracked.has_ended() && !tracked.job.cgroup.is_gone();
         if self.by_dir.get(&key) == Some(&run) && !left {
-            self.by_dir.remove(&key);
+            self.dir_is_gone(key);
         }
+        let Some(tracked) = self.runs.get_mut(&run) else { return };
         tracked.unwatch(&mut self.watches);
         self.attempts.clear(run);
         self.looks.clear(run);

@@ -102,6 +102,8 @@ pub struct Table {
     used_again: HashMap<(u64, String), (u64, JobRunId)>,
     /// Runs whose directory is gone, not ended yet.
     gone: Vec<JobRunId>,
+    /// Directories that were found to be gone before their removal was reported: before the last events were read, and since.
+    gone_dirs: [HashSet<(u64, String)>; 2],
     /// Ended job runs, the oldest first; not those whose directory SLURM left behind.
     retained: BTreeSet<(Instant, JobRunId)>,
     /// Who reads the ends of jobs.
@@ -160,6 +162,7 @@ impl Table {
             by_dir: HashMap::new(),
             used_again: HashMap::new(),
             gone: Vec::new(),
+            gone_dirs: [HashSet::new(), HashSet::new()],
             retained: BTreeSet::new(),
             readers: Readers::default(),
             attempts: DueTimes::default(),
@@ -241,6 +244,9 @@ impl Table {
             self.checkpoint(run, step);
         }
         self.end_gone();
+        let [before, latest] = &mut self.gone_dirs;
+        before.clear();
+        std::mem::swap(before, latest);
     }
 
     fn made(&mut self, target: Target, name: &str) {

@@ -59,6 +59,80 @@ fn one_that_came_and_went_is_exported_and_one_of_which_not_even_the_start_is_kno
     assert_eq!(observed_one_that_is_gone(false), []);
 }
 
+/// The event of its making is read after a walk that found it gone.
+#[test]
+fn a_job_whose_events_are_read_late_has_one_run() {
+    let machine = idle();
+    let mut table = table(&machine);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    machine.write(&format!("{SCOPE}/job_7/cgroup.procs"), "1\n");
+    table.list(&scope, true);
+    machine.remove(&format!("{SCOPE}/job_7"));
+    table.list(&scope, true);
+    table.end_gone();
+    table.process_events();
+    assert_eq!((table.stats.runs_total, table.running()), (1, 0));
+    // Requeued, it is made again, and that is another run.
+    machine.write(&format!("{SCOPE}/job_7/cgroup.procs"), "1\n");
+    table.process_events();
+    assert_eq!((table.stats.runs_total, table.running()), (2, 1));
+}
+
+/// Of a job that is read late each hierarchy reports that it was made, and its removal lies between.
+#[test]
+fn a_job_that_came_and_went_unseen_has_one_run() {
+    let machine = idle();
+    let mut table = table(&machine);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    for _ in 0..3 {
+        assert!(table.adopt(&scope, "job_7".to_owned(), true));
+    }
+    table.process_events();
+    assert!(table.adopt(&scope, "job_7".to_owned(), true), "made before it was seen to be gone");
+    assert_eq!(table.stats.runs_total, 1);
+    table.process_events();
+    table.removed(scope.inode, "job_7".to_owned());
+    assert!(table.adopt(&scope, "job_7".to_owned(), true), "made again after its removal");
+    assert_eq!(table.stats.runs_total, 2);
+    table.process_events();
+    table.process_events();
+    assert!(table.adopt(&scope, "job_7".to_owned(), true), "made since, its removal was never reported");
+    assert_eq!(table.stats.runs_total, 3);
+}
+
+/// Read late, a job's first directory may be gone while one that was made later is still there.
+#[test]
+fn a_v1_job_goes_on_in_hierarchies_that_were_not_known() {
+    let machine = Machine::new();
+    for dir in ["freezer", "freezer/slurm", "cpuacct", "cpuacct/slurm"] {
+        machine.write(&format!("cgroup/{dir}/cgroup.procs"), "").write(&format!("cgroup/{dir}/tasks"), "");
+    }
+    let dir = |hierarchy: &str| format!("cgroup/{hierarchy}/slurm/uid_1001/job_7");
+    let make = |hierarchy| {
+        machine.write(&format!("{}/cgroup.procs", dir(hierarchy)), "1\n");
+    };
+    make("freezer");
+    let mut table = table(&machine);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    let job = "uid_1001/job_7".to_owned();
+    assert_eq!((table.stats.runs_total, table.running()), (1, 1));
+    machine.remove(&dir("freezer"));
+    make("cpuacct");
+    assert!(table.adopt(&scope, job.clone(), true));
+    table.end_gone();
+    assert_eq!((table.stats.runs_total, table.running()), (1, 1), "the same run");
+    // Both are made again: requeued.
+    machine.remove(&dir("cpuacct"));
+    make("freezer");
+    make("cpuacct");
+    assert!(table.adopt(&scope, job, true));
+    table.end_gone();
+    assert_eq!((table.stats.runs_total, table.running()), (2, 1), "another run");
+}
+
 /// No kernel shows that: each cgroup has `cgroup.procs` as long as it is listed.
 #[test]
 fn a_directory_that_looks_gone_and_remains_does_not_stop_the_table() {
@@ -180,6 +254,7 @@ impl Ended {
     fn run_ends(&mut self) {
         let scope = self.table.scopes.first().cloned().unwrap();
         assert!(self.table.adopt(&scope, "job_7".to_owned(), true));
+        self.table.removed(scope.inode, "job_7".to_owned());
         self.table.end_gone();
     }
 

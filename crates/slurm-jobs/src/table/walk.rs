@@ -31,7 +31,7 @@ impl Table {
     /// Events were lost: all directories are read again.
     pub(super) fn rescan(&mut self) {
         self.search();
-        self.read_metadata_of(None);
+        self.read_all_metadata();
         for scope in self.scopes.clone() {
             self.list(&scope, true);
         }
@@ -168,11 +168,11 @@ impl Table {
             let there = there.get(&key.1).copied();
             let same = |tracked: &JobRun| there.is_some_and(|inode| tracked.is_at(inode));
             let gone = key.0 == scope.inode && !self.runs.get(run).is_some_and(|tracked| same(tracked));
-            gone.then(|| key.clone())
+            gone.then(|| (key.clone(), *run))
         };
-        let gone: Vec<(u64, String)> = self.by_dir.iter().filter_map(missing).collect();
-        for key in gone {
-            self.gone.extend(self.by_dir.remove(&key));
+        let gone: Vec<((u64, String), JobRunId)> = self.by_dir.iter().filter_map(missing).collect();
+        for (key, run) in gone {
+            self.is_gone(key, run);
         }
     }
 
@@ -244,10 +244,15 @@ impl Table {
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
         let (inode, made) = stat.map_or((0, 0), |stat| (stat.inode, stat.mtime));
         let key = (scope.inode, dir.clone());
+        if inode == 0 && self.gone_dirs.iter().any(|dirs| dirs.contains(&key)) {
+            return true;
+        }
         if let Some(run) = self.by_dir.get(&key).copied() {
             match self.runs.get(&run) {
                 // The removal of a directory that is gone already and was followed is reported, too.
-                Some(tracked) if inode == 0 || tracked.is_at(inode) => {
+                Some(tracked)
+                    if inode == 0 || tracked.is_at(inode) || tracked.goes_on_in(cgroup.as_ref()) =>
+                {
                     if let Some(cgroup) = cgroup.filter(|cgroup| cgroup.version() == Version::V1) {
                         self.complete(run, cgroup);
                     }
@@ -310,7 +315,7 @@ impl Table {
         let mut tracked = JobRun::new(job, scope.inode, dir, path, inode, fresh);
         let mut has_run = fresh;
         if inode == 0 {
-            self.gone.push(run);
+            self.is_gone(key, run);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);
             has_run |= tracked.has_processes(&mut self.buffer) != Some(false);
@@ -361,7 +366,7 @@ impl Table {
             }
         }
         if unreported {
-            self.read_metadata_of(None);
+            self.read_all_metadata();
         }
         let roots = self.roots.clone();
         let (mut ask, mut grown) = (Vec::new(), Vec::new());
@@ -444,7 +449,7 @@ impl Table {
         let known = &tracked.job.cgroup;
         let (more, as_many) =
             (cgroup.dirs().count() > known.dirs().count(), cgroup.dirs().count() == known.dirs().count());
-        if more || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
+        if more || known.is_gone() || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
             tracked.completed(cgroup, &self.roots, &mut self.watches);
             self.await_binding(run);
             self.grew(run);

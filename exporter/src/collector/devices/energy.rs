@@ -4,10 +4,12 @@
 //! the jobs held and used meanwhile, and emits the samples. A reading is made at every scrape, but not more often
 //! than once a second; when jobs come and go; and as often as the meters need without scrapes (RAPL's counters wrap).
 
+mod account;
 mod accounts;
 mod idle_power;
 mod machine;
 pub(in crate::collector) mod metrics;
+mod saved;
 mod usages;
 
 use std::sync::Arc;

@@ -11,12 +11,14 @@
 
 mod accounts;
 mod metrics;
+mod moved;
 mod options;
 mod saved;
 mod socket_occupancy;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use accounts::TrafficAccounts;
@@ -33,6 +35,7 @@ use socket_occupancy::SocketOccupancy;
 use crate::collector::checkout::Checkout;
 use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
+use crate::collector::memory_moved::{MovedBySocket, MovedSource};
 use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 
 /// Row of the registry.
@@ -61,6 +64,8 @@ struct Plan {
     last: Option<Instant>,
     took: Duration,
     again: BTreeSet<Instant>,
+    /// How a reading for the collector of energy went, which runs before this one.
+    for_energy: Option<(Instant, Result<(), SourceError>)>,
 }
 
 struct Shared {
@@ -71,6 +76,8 @@ struct Shared {
     plan: Mutex<Plan>,
     interval_reader: Arc<IntervalReader>,
     ownership: CounterOwnership,
+    /// The collector of energy asked, and got no answer (yet).
+    unanswered: AtomicBool,
 }
 
 fn build(context: &BuildContext) -> Built {
@@ -96,7 +103,10 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
         plan: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
         ownership: context.ownership.clone(),
+        unanswered: AtomicBool::default(),
     });
+    let moved_source: Arc<dyn MovedSource> = shared.clone();
+    context.memory_moved.set(&moved_source);
     let counter_user: Arc<dyn CounterUser> = shared.clone();
     context.ownership.take_part(&counter_user);
     let ended = Arc::downgrade(&shared);
@@ -172,6 +182,22 @@ impl IntervalSource for Shared {
     }
 }
 
+impl MovedSource for Shared {
+    fn moved(&self) -> MovedBySocket {
+        // A reading takes milliseconds.
+        const PATIENCE: Duration = Duration::from_millis(50);
+        let unanswered = self.unanswered.swap(true, Ordering::Relaxed);
+        let moved = self.accounts.with(PATIENCE, |accounts| {
+            let outcome = self.read(accounts, true);
+            self.plan.lock().for_energy = Some((Instant::now(), outcome));
+            self.unanswered.store(false, Ordering::Relaxed);
+            accounts.moved.take()
+        });
+        // After a question without an answer this is what was moved in a longer time.
+        moved.filter(|_| !unanswered).unwrap_or_default()
+    }
+}
+
 impl CounterUser for Shared {
     fn release(&self) -> bool {
         // A reading takes milliseconds. One that hangs closes its counters when it returns.
@@ -241,7 +267,11 @@ impl Collector for MemoryTraffic {
         const PATIENCE: Duration = Duration::from_millis(500);
         self.shared.socket_occupancy.lock().reopened(snapshot);
         let work = |accounts: &mut TrafficAccounts| {
-            let outcome = self.shared.read(accounts, true);
+            let recent = self.shared.plan.lock().for_energy.take();
+            let outcome = match recent.filter(|(at, _)| at.elapsed() < CLOSEST) {
+                Some((_, outcome)) => outcome,
+                None => self.shared.read(accounts, true),
+            };
             accounts.emit(snapshot, out);
             outcome
         };

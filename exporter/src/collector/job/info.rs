@@ -1,4 +1,4 @@
-//! The identity of a job, its start and end, and the job directories that SLURM left behind.
+//! The identity of a job, its start and end, what SLURM says of it, and the job directories that SLURM left behind.
 //!
 //! Reads no file: identity comes from the cgroups' paths, from root's prolog file and from the name service
 //! (facts of the job table). Any kernel, no privilege, no cost.
@@ -10,6 +10,7 @@ use exposition::{Family, Profile, Section, SubjectId, Value};
 use kernel_files::ReadError;
 use slurm_jobs::{Job, NodeSnapshot, Users};
 
+use super::facts;
 use crate::collector::interval_reader::IntervalReader;
 use crate::collector::{Built, Collector, Entry, SourceError};
 
@@ -56,7 +57,7 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     default_on: true,
     cost: None,
     capabilities: rustix::thread::CapabilitySet::empty(),
-    families: || vec![&INFO, &START, &END, &ALONE, &STALE],
+    families: || [&INFO, &START, &END, &ALONE, &STALE].into_iter().chain(facts::FAMILIES).collect(),
     build: |context| {
         Built::plain(JobCollector {
             users: context.users.clone(),
@@ -98,6 +99,7 @@ impl JobCollector {
             out.push(&END, subject, &[], ended.unix);
         }
         out.push(&ALONE, subject, &[], Value::seconds(self.interval_reader.alone(job.run)));
+        facts::push(job, subject, out);
         let m = &job.metadata;
         let user = job.uid.and_then(|uid| self.users.name(uid));
         let uid = number(job.uid);

@@ -3,6 +3,7 @@
 mod allocated;
 pub mod cpu;
 pub mod cpuset;
+mod facts;
 pub mod info;
 pub mod io;
 pub mod memory;

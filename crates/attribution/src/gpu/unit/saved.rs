@@ -118,6 +118,7 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
             waiting: saved.waiting.into_iter().map(interval).collect(),
             usage: saved.usage.into_iter().filter(|(run, _)| known(*run)).collect(),
             idle_power: saved.idle_power,
+            counted_until: None,
             watched: saved.watched,
             vacant: saved.vacant,
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use kernel_files::ReadError;
 use landlock::AccessFs;
 use parking_lot::Mutex;
-use privileges::helper::{Confinement, Connection, Kind, Silence, StartError, small_filter};
+use privileges::helper::{Confinement, Connection, Dialogue, Kind, Silence, StartError, small_filter};
 use privileges::{TakenOnce, User};
 use protocol::{Act, Answer, Order};
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ pub fn start(root: PathBuf) -> Result<Helped, StartError> {
 /// As [`start`], of a given binary.
 pub fn start_from(binary: &Path, root: PathBuf) -> Result<Helped, StartError> {
     let connection = Connection::start(binary, &KIND, Some(root.clone().into()), protocol::LONGEST)?;
-    let helper = Mutex::new(Helper { connection, last: 0, logged: false });
+    let helper = Mutex::new(Helper(Dialogue::new(connection)));
     Ok(Helped { mounted: Mounted::at(root), helper })
 }
 
@@ -81,39 +81,21 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 #[derive(Debug)]
-struct Helper {
-    connection: Connection,
-    last: u32,
-    logged: bool,
-}
+struct Helper(Dialogue);
 
 impl Helper {
-    fn exchange(&mut self, act: Act, group: &str) -> Result<Result<(), Errno>, Silence> {
-        self.last = self.last.wrapping_add(1);
-        let order = Order { number: self.last, act, group: group.to_owned() };
-        self.connection.send(&order.write().ok_or(Silence::Failed(Errno::INVAL))?, &[])?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let answer = Answer::parse(self.connection.receive(deadline)?);
-            // An answer that came too late is passed over; nothing that is none can be believed.
-            match answer.map_err(|_| Silence::Ended)? {
-                Answer { number, outcome } if number == self.last => return Ok(outcome),
-                Answer { .. } => {}
-            }
-        }
-    }
-
     fn order(&mut self, act: Act, group: &str) -> Result<(), Errno> {
-        if self.connection.is_gone() {
-            return Err(Errno::PIPE);
-        }
-        match self.exchange(act, group) {
+        let write = |number| {
+            let order = Order { number, act, group: group.to_owned() };
+            order.write().ok_or(Silence::Failed(Errno::INVAL))
+        };
+        let parse = |answer: &[u8]| Answer::parse(answer).map(|answer| answer.outcome);
+        match self.0.ask(write, &[], Instant::now() + PATIENCE, parse) {
             Ok(outcome) => outcome,
             Err(Silence::Late) => Err(Errno::TIMEDOUT),
             Err(Silence::Failed(errno)) => Err(errno),
             Err(Silence::Ended) => {
-                self.connection.end();
-                if !std::mem::replace(&mut self.logged, true) {
+                if self.0.is_news() {
                     tracing::warn!(
                         "the resctrl helper ended: jobs are not monitored any more until a restart"
                     );
@@ -137,12 +119,12 @@ pub type HelperSlot = TakenOnce<Helped>;
 impl Helped {
     /// Its process id.
     pub fn pid(&self) -> u32 {
-        self.helper.lock().connection.pid()
+        self.helper.lock().0.pid()
     }
 
     /// Whether the kernel had Landlock for it.
     pub fn landlock(&self) -> bool {
-        self.helper.lock().connection.landlock
+        self.helper.lock().0.landlock()
     }
 }
 

@@ -8,6 +8,8 @@ use super::*;
 use crate::table::TableOptions;
 use crate::{Disposition, JobObserver, Levels, Reader, Users};
 
+/// Where the prolog writes.
+const JOBS: &str = "run/jobledger/jobs";
 const SCOPE: &str = "cgroup/system.slice/slurmstepd.scope";
 
 /// A machine with these jobs, each with a step.
@@ -68,7 +70,7 @@ fn table(machine: &Machine, seen: &Arc<Seen>) -> Table {
         stale_after: Duration::from_secs(60),
         levels: Levels::default(),
         job_labels: Vec::new(),
-        jobs_dir: None,
+        jobs_dir: Some(machine.path.join(JOBS)),
         environment_hints: false,
     };
     let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
@@ -114,6 +116,26 @@ fn a_job_that_is_still_there_is_the_same_run_with_its_start_steps_and_metadata()
         assert!(after.is_running() && !after.cgroup.is_gone());
     }
     assert_eq!(after.table.runs_total, 0, "none of them is new");
+}
+
+#[test]
+fn what_the_epilog_wrote_while_no_exporter_ran_is_read_of_jobs_that_were_running_and_that_had_ended() {
+    let machine = node(&[7, 8]);
+    let prolog = |id: u32| format!("job_id={id}\nstart_time=1000\nrestarts=0\n");
+    for id in [7, 8] {
+        machine.write(&format!("{JOBS}/{id}"), prolog(id));
+    }
+    let mut first = table(&machine, &Arc::default());
+    first.verify();
+    remove(&machine, 7);
+    first.verify();
+    let mut second = restarted(&machine, first, &Arc::default());
+    remove(&machine, 8);
+    for id in [7, 8] {
+        machine.write(&format!("{JOBS}/{id}.ended"), format!("{}exit_code={id}\nsignal=0\n", prolog(id)));
+    }
+    let codes: Vec<_> = second.snapshot().jobs.iter().map(|job| job.metadata.ending.exit_code).collect();
+    assert_eq!(codes, [Some(7), Some(8)]);
 }
 
 #[test]

@@ -8,69 +8,21 @@ use attribution::{
     Basis, Charged, EnergyAccounts, EnergyCharge, IdlePower, Interval, OverheadAccounts, PartsReading,
 };
 use cgroups::Cgroup;
-use durable_state::{SavedInstant, instant};
 use energy_meters::{self, AfterReading, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
-use serde::{Deserialize, Serialize};
 use slurm_jobs::{JobRunId, NodeSnapshot};
 
 use super::EnergyOptions;
+use super::account::Account;
 use super::idle_power::IdlePowerSetting;
-use super::machine::{Look, Machine, SavedMachine};
-use super::usages::{Facts, JobUsages, SavedUsage, Wanted};
+use super::machine::{Look, Machine};
+use super::saved::{SavedAccount, SavedEnergy};
+use super::usages::{Facts, JobUsages, Wanted};
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::gpu_energy::GpuEnergy;
+use crate::collector::memory_moved::{MemoryMoved, MovedBySocket, of_part};
 use crate::collector::{BuildContext, SourceError, Tally};
-
-/// A zone and its accounts.
-pub(super) struct Account {
-    pub(super) zone: Zone,
-    pub(super) role: ZoneRole,
-    pub(super) energy: EnergyAccounts,
-    last: Option<(Sample, Instant)>,
-    /// Whether the latest reading succeeded.
-    pub(super) read: bool,
-    pub(super) power_uw: Option<u64>,
-}
-
-impl Account {
-    pub(super) fn new(zone: Zone, role: ZoneRole, energy: EnergyAccounts) -> Self {
-        Self { zone, role, energy, last: None, read: false, power_uw: None }
-    }
-
-    /// What the counter gained since the last reading, and when that was; `None` if it was not measured since.
-    fn take(&mut self, sample: Sample, now: Instant) -> Option<(Gain, Instant)> {
-        if self.last.is_some_and(|(_, at)| at >= now) {
-            return None;
-        }
-        let last = self.last.replace((sample, now));
-        let Some((earlier, at)) = last.filter(|(earlier, _)| earlier.epoch == sample.epoch) else {
-            return Some((Gain::First, now));
-        };
-        let gain = sample.gain_since(&earlier, now.saturating_duration_since(at));
-        Some((gain.map_or(Gain::Restarted, Gain::Grown), at))
-    }
-}
-
-/// A zone's accounts as they are saved.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct SavedAccount {
-    zone: Zone,
-    energy: EnergyAccounts,
-    last: Option<(Sample, SavedInstant)>,
-}
-
-/// What is saved.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedEnergy {
-    accounts: Vec<SavedAccount>,
-    overhead: Option<OverheadAccounts>,
-    usages: BTreeMap<JobRunId, SavedUsage>,
-    machine: SavedMachine,
-    #[serde(with = "instant::option")]
-    last: Option<Instant>,
-}
 
 /// What happened to jobs since the last reading, in order.
 pub(super) enum Event {
@@ -110,6 +62,7 @@ pub(super) struct Accounts {
     /// What the node's own meter counts beyond the parts, where there is such a meter and something to compare it with.
     pub(super) overhead: Option<OverheadAccounts>,
     gpu_energy: Arc<GpuEnergy>,
+    memory_moved: Arc<MemoryMoved>,
     /// Those of an exporter before this one, until their zones are found.
     saved: Vec<SavedAccount>,
     idle: Vec<IdlePowerSetting>,
@@ -149,6 +102,7 @@ impl Accounts {
             accounts: Vec::new(),
             overhead: None,
             gpu_energy: context.gpu_energy.clone(),
+            memory_moved: context.memory_moved.clone(),
             saved: Vec::new(),
             idle: options.idle_power,
             reading: options.reading,
@@ -251,18 +205,11 @@ impl Accounts {
         set.map_or(IdlePower::Learned(None), |idle| IdlePower::Set(idle.microwatts))
     }
 
-    /// What is to be saved. The epochs of a sample are those of who reads: a counter that counts by itself goes on.
+    /// What is to be saved.
     pub(super) fn save(&self) -> Vec<u8> {
-        let save = |account: &Account| SavedAccount {
-            zone: account.zone.clone(),
-            energy: account.energy.clone(),
-            last: account
-                .last
-                .filter(|_| account.zone.counts_by_itself())
-                .map(|(sample, at)| (Sample { epoch: 0, ..sample }, SavedInstant(at))),
-        };
+        let accounts = self.accounts.iter().map(SavedAccount::of).chain(self.saved.iter().cloned());
         durable_state::encode(&SavedEnergy {
-            accounts: self.accounts.iter().map(save).chain(self.saved.iter().cloned()).collect(),
+            accounts: accounts.collect(),
             overhead: self.overhead.clone(),
             usages: self.usages.save(),
             machine: self.machine.save(),
@@ -272,14 +219,10 @@ impl Accounts {
 
     /// Takes over what an exporter before this one charged. Zones are found at the first reading.
     pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let saved: SavedEnergy = durable_state::decode(section)?;
+        let saved = SavedEnergy::read(section, before)?;
         self.saved = saved.accounts;
-        self.saved.iter_mut().for_each(|account| account.energy.keep(|run| before.knows(run)));
         self.overhead = saved.overhead;
-        self.overhead.iter_mut().for_each(|overhead| overhead.keep(|run| before.knows(run)));
-        let mut usages = saved.usages;
-        usages.retain(|run, _| before.knows(*run));
-        self.usages = JobUsages::restore(usages, before.seen);
+        self.usages = JobUsages::restore(saved.usages, before.seen);
         self.machine.restore(saved.machine);
         self.last = saved.last;
         Ok(())
@@ -339,12 +282,14 @@ impl Accounts {
             self.discovered = now;
             self.accounts.iter_mut().for_each(|account| account.last = None);
             self.open_accounts();
-        } else {
-            let others =
-                self.discovery.meters.iter_mut().filter_map(|meter| meter.has_other_zones().then_some(()));
-            if others.count() > 0 || self.accounts.is_empty() {
-                self.open_accounts();
-            }
+            return;
+        }
+        let mut open = self.accounts.is_empty();
+        for meter in &mut self.discovery.meters {
+            open |= meter.has_other_zones();
+        }
+        if open {
+            self.open_accounts();
         }
     }
 
@@ -428,6 +373,10 @@ impl Accounts {
 
     fn charge(&mut self, time: (Instant, Instant), look: &Look) -> Result<(), SourceError> {
         let mut tally = Tally::default();
+        let memory = self.measures_memory();
+        let mut moved = if memory { self.memory_moved.take() } else { MovedBySocket::default() };
+        // One that is forgotten here, and read late there, would be forgotten a second time by nobody.
+        moved.values_mut().flatten().for_each(|traffic| traffic.keep(|run| self.usages.has(run)));
         let mut readings: HashMap<Zone, (Instant, Result<Sample, SourceError>)> = HashMap::new();
         for meter in &mut self.discovery.meters {
             let zones = meter.zones().to_vec();
@@ -439,14 +388,14 @@ impl Accounts {
                 }
             }
         }
-        let memory = self.measures_memory();
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
         let mut parts = Parts::default();
         for account in &mut self.accounts {
             let part = account.zone.socket;
             let interval = intervals.entry(part).or_insert_with(|| {
                 let memory = if memory { self.machine.memory_used(part) } else { None };
-                interval(&self.usages, &self.machine, (part, memory), time, look)
+                let interval = interval(&self.usages, &self.machine, (part, memory), time, look);
+                Interval { traffic: of_part(&moved, part), ..interval }
             });
             let attributed = account.role == ZoneRole::Attributed;
             let empty = Interval::default();
@@ -484,9 +433,8 @@ impl Accounts {
         parts: Parts,
         look: &Look,
     ) {
-        let gpus = self.gpu_energy.take();
         let Some(overhead) = &mut self.overhead else { return };
-        match gpus {
+        match self.gpu_energy.take() {
             Some(gpus) => {
                 overhead.set_gpus(gpus.measured, gpus.unmeasured);
                 gpus.charges.into_iter().for_each(|(uuid, charge)| overhead.gpu(&uuid, charge));
@@ -541,42 +489,7 @@ fn interval(
         cpu_ns: u128::from(there.cpus.len()) * nanos,
         busy: look.busy.as_ref().map(|busy| busy.of(&there.cpus)),
         byte_ns: u128::from(memory.unwrap_or(0)) * nanos,
+        traffic: None,
         uses: usages.uses((from, to), (part, topology), look.busy.as_ref()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use energy_meters::{Range, Source};
-
-    use super::*;
-
-    #[test]
-    fn a_gain_is_what_lies_between_two_readings_of_one_counter() {
-        let zone = Zone {
-            domain: Domain::Package,
-            socket: Some(0),
-            source: Source::Powercap,
-            name: "package-0".to_owned(),
-            estimated: false,
-        };
-        let energy = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
-        let mut account = Account::new(zone, ZoneRole::Attributed, energy);
-        let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
-        let readings = [
-            (900, wraps, 0, Gain::First),
-            (950, wraps, 0, Gain::Grown(50)),
-            (20, wraps, 0, Gain::Grown(70)),
-            // The range differs, so it is another counter: its gain is not known, though the value is higher.
-            (60, Range::Full, 0, Gain::Restarted),
-            (65, Range::Full, 0, Gain::Grown(5)),
-            (15, Range::Full, 0, Gain::Restarted),
-            (99, Range::Full, 1, Gain::First),
-        ];
-        for (seconds, (energy_uj, range, epoch, wanted)) in (0..).zip(readings) {
-            let sample = Sample { energy_uj, range, epoch, power_uw: None };
-            let gain = account.take(sample, begin + Duration::from_secs(seconds));
-            assert_eq!(gain.map(|(gain, _)| gain), Some(wanted), "{energy_uj}");
-        }
     }
 }

@@ -25,9 +25,10 @@ pub fn parse_idle_power(text: &str) -> Result<IdlePowerSetting, String> {
     };
     let domain = match domain {
         "package" => Domain::Package,
+        "dram" => Domain::Memory,
         "node" => Domain::Node,
         "overhead" => Domain::Overhead,
-        _ => return Err("only package, node and overhead have an idle power".to_owned()),
+        _ => return Err("only package, dram, node and overhead have an idle power".to_owned()),
     };
     let watts: f64 = watts.parse().map_err(|_| "not a number of watts".to_owned())?;
     if !(0.0..=100_000.0).contains(&watts) {
@@ -49,8 +50,9 @@ mod tests {
         assert_eq!(parse_idle_power("package/1=45.5"), power(Domain::Package, Some(1), 45_500_000));
         assert_eq!(parse_idle_power("node=0"), power(Domain::Node, None, 0));
         assert_eq!(parse_idle_power("overhead=80"), power(Domain::Overhead, None, 80_000_000));
+        assert_eq!(parse_idle_power("dram/0=7"), power(Domain::Memory, Some(0), 7_000_000));
         for bad in
-            ["package", "dram=5", "package/x=5", "package=-1", "package=nan", "package=inf", "=5", "package="]
+            ["package", "core=5", "package/x=5", "package=-1", "package=nan", "package=inf", "=5", "package="]
         {
             assert!(parse_idle_power(bad).is_err(), "{bad}");
         }

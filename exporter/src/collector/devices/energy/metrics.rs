@@ -7,7 +7,8 @@ use energy_meters::{Domain, Source, ZoneRole};
 use exposition::{Family, Profile, Section, SubjectId, Value};
 use slurm_jobs::{Job, NodeSnapshot};
 
-use super::accounts::{Account, Accounts};
+use super::account::Account;
+use super::accounts::Accounts;
 
 pub(in crate::collector) static JOB_ENERGY: Family = Family::counter("jobledger_job_energy_joules_total")
     .profile(Profile::Lean)
@@ -29,7 +30,7 @@ pub(in crate::collector) static UNATTRIBUTED: Family =
         .labels(&["domain", "socket"])
         .help(
             "Energy that no job can be charged with: of CPUs that no job holds, \
-         of memory that others use, and of the system's own work",
+         of memory that others use or move, and of the system's own work",
         );
 static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .profile(Profile::Lean)
@@ -51,6 +52,13 @@ static IDLE_ERROR: Family = Family::gauge("jobledger_node_energy_idle_error_watt
     .profile(Profile::Full)
     .labels(&["domain", "socket"])
     .help("Standard error of a fitted idle power");
+static MOVING: Family = Family::gauge("jobledger_node_energy_moved_byte_joules")
+    .profile(Profile::Full)
+    .labels(&["domain", "socket"])
+    .help(
+        "Energy of memory beyond its idle power for a byte that is moved, by a straight line through \
+         power and traffic",
+    );
 
 static DEFICIT: Family = Family::gauge("jobledger_node_energy_overhead_deficit_joules").help(
     "By how much packages, memory and GPUs together counted more than the meter of the whole node; \
@@ -59,7 +67,7 @@ static DEFICIT: Family = Family::gauge("jobledger_node_energy_overhead_deficit_j
 
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {
-    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE, &IDLE_ERROR, &DEFICIT]
+    vec![&JOB_ENERGY, &NODE_ENERGY, &UNATTRIBUTED, &ZONE, &POWER, &IDLE, &IDLE_ERROR, &MOVING, &DEFICIT]
 }
 
 /// A socket's number as a label; empty for a zone that is not of one socket.
@@ -114,8 +122,11 @@ impl Accounts {
             }
             if accounts.iter().any(|account| account.role == ZoneRole::Attributed) {
                 out.push(&UNATTRIBUTED, since_start, &place, sum(&|energy| energy.account().residual()));
-                let of_cpus = accounts.iter().filter(|account| account.energy.basis() == Basis::Cpus);
-                emit_idle(&of_cpus.map(|account| account.energy.idle()).collect::<Vec<_>>(), place, out);
+                let idle: Vec<&IdleEstimate> = accounts.iter().map(|account| account.energy.idle()).collect();
+                emit_idle(&idle, place, out);
+                if accounts.iter().all(|account| account.energy.basis() == Basis::Memory) {
+                    emit_moving(&idle, place, out);
+                }
             }
         }
         if let Some((overhead, (source, estimated))) = self.overhead.as_ref().zip(wall) {
@@ -187,6 +198,14 @@ fn emit_idle(dies: &[&IdleEstimate], place: [(&'static str, &str); 2], out: &mut
     }
 }
 
+/// What a byte takes in the memory of a place. Its parts share the same bytes, and each has its own energy of them.
+fn emit_moving(parts: &[&IdleEstimate], place: [(&'static str, &str); 2], out: &mut Section) {
+    const BYTES: u64 = 1_000_000_000;
+    if let Some(microjoules) = parts.iter().map(|part| part.energy_of_work()).sum::<Option<u64>>() {
+        out.push(&MOVING, SubjectId::NODE, &place, Value::parts(microjoules, 1_000_000 * BYTES));
+    }
+}
+
 fn emit_job<'a>(
     job: &Job,
     snapshot: &NodeSnapshot,
@@ -216,7 +235,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use attribution::{Busy, Interval};
+    use attribution::{Busy, Interval, Traffic};
     use exposition::encode_openmetrics;
     use readings::Gain;
 
@@ -245,9 +264,38 @@ mod tests {
         let mut section = Section::default();
         let place = [("domain", "package"), ("socket", "0")];
         emit_idle(&accounts.iter().map(EnergyAccounts::idle).collect::<Vec<_>>(), place, &mut section);
+        samples(section)
+    }
+
+    fn samples(section: Section) -> String {
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
         text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_energy_of_a_byte_is_that_of_all_parts_of_the_memory() {
+        let exported = |readings: u64| {
+            let part = |of_a_gigabyte: u64| {
+                let mut energy = EnergyAccounts::new(Basis::Memory, IdlePower::Set(10_000_000));
+                for number in 0..readings {
+                    let gigabytes = 100 + number % 3 * 50;
+                    let traffic = Some(Traffic::of_nobody(gigabytes * 1_000_000_000));
+                    let interval =
+                        Interval { length: Duration::from_secs(10), traffic, ..Interval::default() };
+                    energy.observe(&interval, Some(Gain::Grown(100_000_000 + gigabytes * of_a_gigabyte)));
+                }
+                energy
+            };
+            let parts = [part(1_000_000), part(200_000)];
+            let mut section = Section::default();
+            let place = [("domain", "dram"), ("socket", "0")];
+            emit_moving(&parts.each_ref().map(EnergyAccounts::idle), place, &mut section);
+            samples(section)
+        };
+        assert_eq!(exported(5), "", "not enough of it");
+        let series = "jobledger_node_energy_moved_byte_joules{domain=\"dram\",socket=\"0\"}";
+        assert_eq!(exported(20), format!("{series} 0.0000000012"));
     }
 
     #[test]

@@ -5,20 +5,25 @@ use std::sync::Arc;
 
 use std::time::{Duration, Instant};
 
-use attribution::{Account, Occupants};
+use attribution::{Account, Occupants, Traffic};
 use cpu_topology::{Topology, online};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use parking_lot::Mutex;
 use perf_counters::resctrl::{Monitor, Round};
 use perf_counters::sharing::CounterOwnership;
-use perf_counters::uncore::{Controllers, Place, Reading};
+use perf_counters::uncore::{Controllers, Kind, Place, Reading};
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use super::Opener;
+use super::moved::Moved;
 use super::socket_occupancy::SocketOccupancy;
 use crate::collector::interval_reader::IntervalReader;
+use crate::collector::memory_moved::MovedBySocket;
 use crate::collector::{SourceError, Tally};
+
+/// A reading in which an event had a counter for less of the time says too little: what it would have counted is too uncertain.
+const LEAST_RUNNING: f64 = 0.25;
 
 /// How a job's bytes came to be its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,6 +99,12 @@ pub(super) struct TrafficAccounts {
     /// What resctrl said last.
     pub(super) round: Round,
     pub(super) restarts: u64,
+    /// For the energy of memory.
+    pub(super) moved: Moved,
+    /// When the controllers were read last.
+    entered: Option<Instant>,
+    /// Whether every job was monitored by resctrl when that was read last.
+    monitored: bool,
     buffer: Buffer,
 }
 
@@ -111,6 +122,9 @@ impl TrafficAccounts {
             accounts: BTreeMap::new(),
             round: Round::default(),
             restarts: 0,
+            moved: Moved::default(),
+            entered: None,
+            monitored: false,
             buffer: Buffer::default(),
         }
     }
@@ -180,10 +194,16 @@ impl TrafficAccounts {
         let Some(mut monitor) = self.monitor.take() else { return };
         let last = monitor.follow(&jobs, Instant::now());
         self.charge(&last);
+        for (run, domain, bytes) in &last.jobs {
+            self.moved.more(self.l3.get(domain).copied(), *run, *bytes);
+        }
         if scrape {
-            self.round = monitor.read();
-            let round = std::mem::take(&mut self.round);
+            let round = monitor.read();
             self.charge(&round);
+            let monitored = jobs.iter().all(|job| monitor.is_monitored(job.run));
+            let before = std::mem::replace(&mut self.monitored, monitored);
+            let moved = self.moved_in(&round, before && monitored && last.restarts == 0);
+            self.moved.round(moved);
             self.round = round;
             let unread = |socket| self.domains_of(socket).any(|domain| !self.round.whole.contains(&domain));
             let read: BTreeSet<Option<u32>> =
@@ -195,6 +215,28 @@ impl TrafficAccounts {
         }
         tally.note(monitor.problem().cloned().map_or(Ok(()), Err));
         self.monitor = Some(monitor);
+    }
+
+    /// What was moved past the L3 caches since the last round, and by whom if all jobs were monitored. Of a domain that could not be
+    /// read, the next round says nothing either.
+    fn moved_in(&self, round: &Round, monitored: bool) -> MovedBySocket {
+        let known = |domain: &u32| {
+            round.restarts == 0 && round.whole.contains(domain) && self.round.whole.contains(domain)
+        };
+        let mut moved = MovedBySocket::new();
+        for domain in &round.domains {
+            let jobs = round.jobs.iter().filter(|(_, of, _)| of == domain);
+            let mut traffic = Traffic::of_nobody(0);
+            for (run, _, bytes) in jobs {
+                traffic = traffic.plus(&Traffic { bytes: *bytes, jobs: Some([(*run, *bytes)].into()) });
+            }
+            let others = round.unattributed.iter().filter(|(of, _)| of == domain);
+            others.for_each(|(_, bytes)| traffic.bytes = traffic.bytes.saturating_add(*bytes));
+            traffic.jobs = traffic.jobs.filter(|_| monitored);
+            let sum = moved.entry(self.l3.get(domain).copied()).or_insert(Some(Traffic::of_nobody(0)));
+            *sum = sum.take().filter(|_| known(domain)).map(|sum| sum.plus(&traffic));
+        }
+        moved
     }
 
     /// The L3 domains of a socket.
@@ -265,10 +307,16 @@ impl TrafficAccounts {
         let mut outcomes = Vec::new();
         // With resctrl jobs are charged with what that says, and with nothing twice.
         let split = self.monitor.is_none();
+        let before = self.entered.replace(now);
+        let mut moved = MovedBySocket::new();
         let (accounts, restarts) = (&mut self.accounts, &mut self.restarts);
         for (place, reading) in readings {
             let traffic = accounts.entry(place.into()).or_default();
             (traffic.read, traffic.running) = (false, None);
+            // The meter of memory counts no other kind.
+            let mut sum = (place.kind == Kind::Dram)
+                .then(|| moved.entry(place.socket).or_insert(Some(Traffic::of_nobody(0))));
+            let so_far = sum.as_mut().and_then(|sum| sum.take());
             match reading {
                 Err(error) => {
                     outcomes.push(Err(error));
@@ -282,20 +330,26 @@ impl TrafficAccounts {
                 Ok(Reading::Restarted) => *restarts += 1,
                 Ok(Reading::Grown { bytes, running }) => {
                     let from = traffic.at.unwrap_or(now);
-                    let whose = if split {
-                        whose(place, (from, now), socket_occupancy, interval_reader)
-                    } else {
-                        None
-                    };
+                    let whose = whose(place, (from, now), socket_occupancy, interval_reader);
                     match whose {
-                        Some(run) => traffic.account.charge_to(run, Method::Exclusive, bytes),
-                        None => traffic.account.leave_unattributed(bytes),
+                        Occupants::One(run) if split => {
+                            traffic.account.charge_to(run, Method::Exclusive, bytes);
+                        }
+                        _ => traffic.account.leave_unattributed(bytes),
                     }
                     traffic.running = Some(running);
+                    // After a reading that failed these are the bytes of a longer time.
+                    let known = traffic.at == before && running >= LEAST_RUNNING;
+                    if let Some(sum) = sum.filter(|_| known) {
+                        *sum = so_far.map(|so_far| so_far.plus(&shared_out(bytes, whose)));
+                    }
                 }
             }
             (traffic.at, traffic.read) = (Some(now), true);
             outcomes.push(Ok(()));
+        }
+        if split {
+            self.moved.round(moved);
         }
         outcomes
     }
@@ -331,22 +385,26 @@ fn no_counter() -> SourceError {
     SourceError::Unsupported { needs: NEEDS.to_owned() }
 }
 
-/// The job that the traffic belongs to: one that had the node, or this socket of it, for itself from the beginning to
+/// The jobs that the traffic can belong to: one that had the node, or this socket of it, for itself from the beginning to
 /// the end.
 fn whose(
     place: Place,
     (from, to): (Instant, Instant),
     socket_occupancy: &Mutex<SocketOccupancy>,
     interval_reader: &IntervalReader,
-) -> Option<JobRunId> {
-    let socket =
-        || place.socket.map_or(Occupants::Mixed, |socket| socket_occupancy.lock().between(socket, from, to));
-    match interval_reader.between(from, to) {
-        Occupants::One(run) => Some(run),
-        Occupants::Empty => None,
-        Occupants::Mixed => match socket() {
-            Occupants::One(run) => Some(run),
-            Occupants::Empty | Occupants::Mixed => None,
-        },
+) -> Occupants {
+    match (interval_reader.between(from, to), place.socket) {
+        (Occupants::Mixed, Some(socket)) => socket_occupancy.lock().between(socket, from, to),
+        (node, _) => node,
     }
+}
+
+/// Bytes that were moved while these jobs were there.
+fn shared_out(bytes: u64, whose: Occupants) -> Traffic {
+    let jobs = match whose {
+        Occupants::Empty => Some(BTreeMap::new()),
+        Occupants::One(run) => Some([(run, bytes)].into()),
+        Occupants::Mixed => None,
+    };
+    Traffic { bytes, jobs }
 }

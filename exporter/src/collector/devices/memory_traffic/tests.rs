@@ -1,3 +1,4 @@
+mod energy;
 mod resctrl;
 
 use std::collections::BTreeMap;

@@ -5,7 +5,7 @@ use perf_counters::resctrl::testing::Fake;
 use super::*;
 
 /// Two sockets with two L3 caches each; jobs are measured by resctrl on a node that they share.
-fn monitored(domains: &[u32], rmids: usize) -> (Node, Fake) {
+pub(super) fn monitored(domains: &[u32], rmids: usize) -> (Node, Fake) {
     let machine = Machine::new();
     ice_lake(&machine, 2);
     testing::caches(&machine, 8, 2);

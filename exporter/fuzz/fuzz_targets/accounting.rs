@@ -1,0 +1,61 @@
+//! sacct's answers: what is read is itself when it is printed, does nothing to a terminal, and leaves a job as it can be.
+
+use jobledger::source::accounting::{Record, fill, parse};
+use jobledger::testing;
+
+fn printed(record: &Record, delimiter: &str) -> String {
+    let number = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let time = |value: Option<f64>| value.map_or("Unknown".to_owned(), |value| format!("{value:.0}"));
+    let exit = match (record.exit_code, record.signal) {
+        (None, None) => String::new(),
+        (code, signal) => format!("{}:{}", number(code), number(signal)),
+    };
+    [
+        record.id.to_string(),
+        record.user.clone(),
+        record.account.clone(),
+        record.partition.clone(),
+        record.qos.clone(),
+        time(record.submit),
+        time(record.eligible),
+        time(record.start),
+        time(record.end),
+        record.state.clone(),
+        exit,
+        record.time_limit.map_or("UNLIMITED".to_owned(), |seconds| format!("{:.0}", seconds / 60.0)),
+        number(record.nodes),
+        record.name.clone(),
+    ]
+    .map(|field| field + delimiter)
+    .concat()
+        + "\n"
+}
+
+pub fn fuzz(bytes: &[u8]) {
+    let records = parse(bytes, "|");
+    for record in &records {
+        for text in [&record.user, &record.account, &record.partition, &record.qos, &record.name] {
+            assert!(text.chars().count() <= 64 * 4 && !text.chars().any(char::is_control), "{text:?}");
+        }
+        assert!(
+            !record.state.is_empty() && record.state.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
+        );
+        // No text that was read has a control character.
+        assert_eq!(
+            parse(printed(record, "\u{1}\u{2}").as_bytes(), "\u{1}\u{2}"),
+            std::slice::from_ref(record)
+        );
+    }
+    let mut job = testing::job();
+    let before = job.clone();
+    if let Some(first) = records.first() {
+        job.id = first.id;
+    }
+    fill(&mut job, records);
+    assert!(job.queued_seconds.is_none_or(|seconds| seconds >= 0.0));
+    assert_eq!(
+        (&job.nodes, &job.identity.name),
+        (&before.nodes, &before.identity.name),
+        "the node knows more"
+    );
+}

@@ -1,0 +1,76 @@
+//! A zone with its accounts, and what its counter gained from one reading to the next.
+
+use std::time::Instant;
+
+use attribution::EnergyAccounts;
+use energy_meters::{Sample, Zone, ZoneRole};
+use readings::Gain;
+
+/// A zone and its accounts.
+pub(super) struct Account {
+    pub(super) zone: Zone,
+    pub(super) role: ZoneRole,
+    pub(super) energy: EnergyAccounts,
+    pub(super) last: Option<(Sample, Instant)>,
+    /// Whether the latest reading succeeded.
+    pub(super) read: bool,
+    pub(super) power_uw: Option<u64>,
+}
+
+impl Account {
+    pub(super) fn new(zone: Zone, role: ZoneRole, energy: EnergyAccounts) -> Self {
+        Self { zone, role, energy, last: None, read: false, power_uw: None }
+    }
+
+    /// What the counter gained since the last reading, and when that was; `None` if it was not measured since.
+    pub(super) fn take(&mut self, sample: Sample, now: Instant) -> Option<(Gain, Instant)> {
+        if self.last.is_some_and(|(_, at)| at >= now) {
+            return None;
+        }
+        let last = self.last.replace((sample, now));
+        let Some((earlier, at)) = last.filter(|(earlier, _)| earlier.epoch == sample.epoch) else {
+            return Some((Gain::First, now));
+        };
+        let gain = sample.gain_since(&earlier, now.saturating_duration_since(at));
+        Some((gain.map_or(Gain::Restarted, Gain::Grown), at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use attribution::{Basis, IdlePower};
+    use energy_meters::{Domain, Range, Source};
+
+    use super::*;
+
+    #[test]
+    fn a_gain_is_what_lies_between_two_readings_of_one_counter() {
+        let zone = Zone {
+            domain: Domain::Package,
+            socket: Some(0),
+            source: Source::Powercap,
+            name: "package-0".to_owned(),
+            estimated: false,
+        };
+        let energy = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
+        let mut account = Account::new(zone, ZoneRole::Attributed, energy);
+        let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
+        let readings = [
+            (900, wraps, 0, Gain::First),
+            (950, wraps, 0, Gain::Grown(50)),
+            (20, wraps, 0, Gain::Grown(70)),
+            // The range differs, so it is another counter: its gain is not known, though the value is higher.
+            (60, Range::Full, 0, Gain::Restarted),
+            (65, Range::Full, 0, Gain::Grown(5)),
+            (15, Range::Full, 0, Gain::Restarted),
+            (99, Range::Full, 1, Gain::First),
+        ];
+        for (seconds, (energy_uj, range, epoch, wanted)) in (0..).zip(readings) {
+            let sample = Sample { energy_uj, range, epoch, power_uw: None };
+            let gain = account.take(sample, begin + Duration::from_secs(seconds));
+            assert_eq!(gain.map(|(gain, _)| gain), Some(wanted), "{energy_uj}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Nodes with a meter of their own: what is split of it, and its overhead.
+
+use attribution::{Charged, EnergyCharge};
+
+use super::*;
+use crate::collector::testing::restore;
+
+#[test]
+fn the_nodes_own_total_is_split_only_where_nothing_finer_is_and_nothing_else_draws_from_it() {
+    for (accelerator, attributed) in [(false, true), (true, false)] {
+        let machine = Laid::new();
+        machine.write("sys/devices/system/cpu/online", "0-1\n");
+        machine.write("proc/stat", "cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n");
+        let hwmon = "sys/class/hwmon/hwmon0";
+        machine.write(&format!("{hwmon}/name"), "power_meter\n");
+        machine.write(&format!("{hwmon}/power1_average"), "300000000\n");
+        if accelerator {
+            machine.write("dev/nvidia0", "");
+        }
+        let mut site = Site::new(machine);
+        drop(site.collect(&[]));
+        std::thread::sleep(SLOW_PERIOD);
+        let (outcome, text) = site.collect(&[]);
+        assert_eq!(outcome, Ok(()), "{text}");
+        assert!(
+            text.contains("jobledger_node_power_watts{domain=\"node\",socket=\"\",source=\"hwmon\"} 300.0\n"),
+            "{text}"
+        );
+        let total = "jobledger_node_energy_joules_total{domain=\"node\",socket=\"\",source=\"hwmon\"}";
+        jobledger_testkit::eventually("joules are counted", || {
+            value(&site.collect(&[]).1, total).unwrap() > 10.0
+        });
+        assert_eq!(text.contains("unattributed_joules_total{domain=\"node\""), attributed, "{text}");
+        assert_eq!(text.contains("unattributed_joules_total{domain=\"overhead\""), accelerator, "{text}");
+    }
+}
+
+/// How often the controllers of these tests are asked.
+const SLOW_PERIOD: Duration = Duration::from_millis(50);
+
+/// A machine with the collector, read at every collection.
+struct Site {
+    machine: Laid,
+    context: BuildContext,
+    built: Built,
+}
+
+impl Site {
+    fn new(machine: Laid) -> Self {
+        let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        let reading = energy_meters::Options { slow_period: SLOW_PERIOD, ..Default::default() };
+        context.options.set(EnergyOptions { pause: Duration::ZERO, reading, ..EnergyOptions::default() });
+        let built = built(&ENTRY, &context);
+        Self { machine, context, built }
+    }
+
+    fn collect(&mut self, jobs: &[Job]) -> (Result<(), SourceError>, String) {
+        let mut section = Section::default();
+        let snapshot = snapshot_of(self.machine.roots(), jobs.to_vec());
+        let outcome = self.built.collector.collect(&snapshot, &mut section);
+        let mut text = String::new();
+        encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();
+        (outcome, text)
+    }
+}
+
+/// A Cray blade of two CPUs whose controller has counted nothing yet, with a job on one of them.
+fn blade() -> (Site, Job) {
+    let machine = Laid::new();
+    machine.write("sys/devices/system/cpu/online", "0-1\n");
+    machine.write("sys/devices/system/node/online", "0\n");
+    machine.write("sys/devices/system/node/node0/cpulist", "0-1\n");
+    machine.write("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:  1048576 kB\n");
+    machine.write("proc/stat", "cpu0 0 0 0 0 0\ncpu1 0 0 0 0 0\n");
+    machine.write("cgroup/job_7/cpuset.cpus", "0\n");
+    machine.write("cgroup/job_7/cpu.stat", "usage_usec 0\n");
+    machine.write("cgroup/job_7/memory.current", "536870912\n");
+    let job = job(7, machine.v2("job_7"), &[]);
+    counts(&machine, 0, 0, 0);
+    (Site::new(machine), job)
+}
+
+/// The controller's joules: the node, its CPUs, its memory.
+fn counts(machine: &Laid, node: u64, cpus: u64, memory: u64) {
+    for (file, joules) in [("energy", node), ("cpu_energy", cpus), ("memory_energy", memory)] {
+        machine.write(&format!("sys/cray/pm_counters/{file}"), format!("{joules} J\n"));
+    }
+}
+
+fn sum_of_jobs(text: &str) -> f64 {
+    let lines = text.lines().filter(|line| line.starts_with("jobledger_job_energy_joules_total"));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+fn sum_of_nobody(text: &str) -> f64 {
+    let lines =
+        text.lines().filter(|line| line.starts_with("jobledger_node_energy_unattributed_joules_total"));
+    lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+#[test]
+fn jobs_and_unattributed_are_what_the_nodes_own_meter_counts() {
+    let (mut site, job) = blade();
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    let (outcome, text) = site.collect(std::slice::from_ref(&job));
+    assert_eq!(outcome, Ok(()), "{text}");
+    let (jobs, nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
+    assert!((jobs + nobody - 1000.0).abs() < 1e-9, "{jobs} + {nobody}: {text}");
+    // Half of the CPUs' joules, half of the memory's, so half of the other 500.
+    let overhead =
+        "jobledger_job_energy_joules_total{jobid=\"7\",domain=\"overhead\",socket=\"\",method=\"energy\"}";
+    assert!(close(value(&text, overhead).unwrap(), 250.0), "{text}");
+    let labels = "{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
+    assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{labels}")), Some(500.0), "{text}");
+    assert_eq!(value(&text, "jobledger_node_energy_overhead_deficit_joules"), Some(0.0), "{text}");
+    let standing = energy_meters::ZoneRole::Attributed.as_str();
+    let zone = format!("source=\"cray_pm_counters\",standing=\"{standing}\",estimated=\"false\"}} 1\n");
+    assert!(text.contains(&format!("domain=\"overhead\",socket=\"\",{zone}")), "{text}");
+    // The parts count more than the whole: shown, and nobody is charged.
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1100, 500, 150);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    assert_eq!(value(&text, "jobledger_node_energy_overhead_deficit_joules"), Some(50.0), "{text}");
+    let (jobs, nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
+    assert!((jobs + nobody - 1150.0).abs() < 1e-9, "the node's 1100 and the deficit of 50: {text}");
+}
+
+#[test]
+fn what_the_node_took_during_a_restart_is_overhead_afterwards() {
+    let (mut site, job) = blade();
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    drop(site.collect(std::slice::from_ref(&job)));
+    let after = built(&ENTRY, &site.context);
+    restore(&**site.built.durable.as_ref().unwrap(), &**after.durable.as_ref().unwrap(), &[job.run]);
+    site.built = after;
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1700, 600, 150);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    let (jobs, nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
+    assert!((jobs + nobody - 1700.0).abs() < 1e-9, "{jobs} + {nobody}: {text}");
+    let labels = "{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
+    assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{labels}")), Some(950.0), "{text}");
+}
+
+#[test]
+fn energy_of_gpus_is_in_the_nodes_and_is_not_charged_twice() {
+    let (mut site, job) = blade();
+    let gpu: Arc<str> = "GPU-1".into();
+    site.context.gpu_energy.put(vec![gpu.clone()], false, Vec::new());
+    let from = Instant::now() - Duration::from_secs(1);
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    assert!(!text.contains("domain=\"overhead\",socket=\"\",method"), "the GPU was not read since: {text}");
+    std::thread::sleep(Duration::from_millis(1100));
+    // 300 J in the time of the node's 1000 J, and more before and after.
+    let to = Instant::now();
+    let length = to.saturating_duration_since(from).as_micros();
+    let energy = u64::try_from(length).unwrap() * 300;
+    let charged = Charged { energy, jobs: [(job.run, energy)].into() };
+    site.context.gpu_energy.put(vec![gpu.clone()], false, vec![(gpu, EnergyCharge { from, to, charged })]);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    let overhead = value(
+        &text,
+        "jobledger_node_energy_joules_total{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}",
+    );
+    // 300 W for at least 1.1 s; tests may be slow.
+    assert!(overhead.is_some_and(|overhead| overhead < 500.0 - 300.0 * 1.0), "{text}");
+}
+
+#[test]
+fn a_gpu_that_nobody_measures_leaves_the_overhead_to_no_job() {
+    let (mut site, job) = blade();
+    site.machine.write("dev/nvidia0", "");
+    site.built = built(&ENTRY, &site.context);
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    assert_eq!(unattributed(&text, "overhead", ""), Some(500.0), "{text}");
+}
