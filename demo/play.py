@@ -7,6 +7,7 @@ import sys
 import time
 
 import jobs
+import reports
 import summary
 from testbed.processes import Failure, wait_for
 
@@ -35,10 +36,11 @@ def print_addresses(exporter, servers):
           f"  Alertmanager  http://{servers.alertmanager}/", flush=True)
 
 
-def rounds_of_jobs(bed, servers, rounds=0):
+def rounds_of_jobs(bed, servers, cli, rounds=0):
     """Runs rounds of jobs and reports what each job used; returns whether the sums were right after each round."""
     begun, balanced, mails = time.time(), True, 0
     for number in range(rounds or sys.maxsize):
+        this = time.time()
         print(f"\nround {number + 1}:")
         for job in jobs.JOBS:
             print(f"  {job.name:<11} {bed.users[job.user].name:<7} {job.what}")
@@ -58,6 +60,7 @@ def rounds_of_jobs(bed, servers, rounds=0):
             print(f"CPU time in SLURM's cgroups: {summary.account(ledger)}", flush=True)
             balanced &= ledger.balances
         mails = print_alerts(servers, mails)
+        reports.show(cli, servers.prometheus, this)
     return balanced
 
 

@@ -15,6 +15,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(REPOSITORY / "tests/e2e"))
 
 import play  # noqa: E402
+import reports  # noqa: E402
 import stack  # noqa: E402
 import summary  # noqa: E402
 from testbed import beds  # noqa: E402
@@ -45,6 +46,8 @@ def _options():
     parser.add_argument("--exporter", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger-exporter")
     parser.add_argument("--simulator", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger-demo",
                         help="the exporter on a simulated node, for --simulated (default: %(default)s)")
+    parser.add_argument("--cli", metavar="PATH", type=pathlib.Path, default=REPOSITORY / "target/release/jobledger",
+                        help="the program that reports jobs (default: %(default)s)")
     return parser.parse_args()
 
 
@@ -58,7 +61,7 @@ def _real(options):
                 with stack.start([address], options.prometheus) as servers:
                     print(f"{bed.run('slurmd -V').strip()}, {bed.cpus} CPUs, cgroup {bed.cgroup}")
                     play.print_addresses(address, servers)
-                    balanced = play.rounds_of_jobs(bed, servers, options.rounds)
+                    balanced = play.rounds_of_jobs(bed, servers, options.cli, options.rounds)
             finally:
                 bed.stop_exporter()
     return 0 if balanced else 1
@@ -80,9 +83,11 @@ def _simulated(options):
             print("a simulated node: no number is real (docs/demo.md)")
             play.print_addresses(address, servers)
             for _ in range(options.rounds or sys.maxsize):
+                this = time.time()
                 time.sleep(_SIMULATED_SECONDS)
                 print(summary.table(summary.rows(servers.prometheus.query, "15m")))
                 mails = play.print_alerts(servers, mails)
+                reports.show(options.cli, servers.prometheus, this)
     return 0
 
 

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Makes the packages in target/packages: deb, rpm, the plain binary, the mixin, an SBOM, SHA256SUMS. Other files in that directory are not touched,
+# Makes the packages in target/packages: deb, rpm, the plain binaries, the mixin, SBOMs, SHA256SUMS. Other files in that directory are not touched,
 # and only what was made is in the sums.
 #
 # JOBLEDGER_SIGNING_KEY has SHA256SUMS signed, and with it everything else (SHA256SUMS.asc, OpenPGP): the fingerprint of a key that gpg
 # has, or a file with a secret key. Without it nothing is signed, and that is said.
 #
 #   packaging/build.sh                    for release: of packaging/binary.sh, which builds against an old glibc
-#   packaging/build.sh --binary FILE      of a binary that is there, for a look and for the tests
-#   ... --only deb|rpm --output DIR --glibc VERSION (refused if it needs a later one)
+#   packaging/build.sh --binary FILE      of an exporter that is there, for a look and for the tests; jobledger is beside it, or --cli FILE
+#   ... --only deb|rpm --output DIR --glibc VERSION (refused if a binary needs a later one)
 #
 # Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
 # and rpm; for release also what binary.sh needs.
@@ -20,15 +20,17 @@ MAINTAINER=${JOBLEDGER_MAINTAINER:-Jobledger developers <packages@jobledger.inva
 
 out=$PWD/target/packages
 binary=
+cli=
 only=
 promised=
 while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$(realpath -e "$2") ;;
+    --cli) cli=$(realpath -e "$2") ;;
     --output) mkdir -p "$2" && out=$(realpath "$2") ;;
     --only) only=$2 ;;
     --glibc) promised=$2 ;;
-    *) echo "usage: $0 [--binary FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
+    *) echo "usage: $0 [--binary FILE] [--cli FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
     esac
     shift 2
 done
@@ -47,21 +49,30 @@ needs_glibc() {
 arrange() {
     local tree=$1
     install -D -m 755 "$binary" "$tree/bin/jobledger-exporter"
+    install -D -m 755 "$cli" "$tree/bin/jobledger"
     install -D -m 644 -t "$tree/systemd" packaging/systemd/jobledger-exporter.service
     install -D -m 644 -t "$tree/sysusers.d" packaging/sysusers.d/jobledger.conf
     install -D -m 644 -t "$tree/tmpfiles.d" packaging/tmpfiles.d/jobledger.conf
     install -D -m 644 -t "$tree/etc/default" packaging/default/jobledger-exporter
-    install -D -m 644 -t "$tree/man" packaging/man/jobledger-exporter.1
-    install -D -m 644 packaging/completions/jobledger-exporter.bash "$tree/completions/jobledger-exporter"
-    install -D -m 644 -t "$tree/completions" packaging/completions/_jobledger-exporter packaging/completions/jobledger-exporter.fish
+    install -D -m 644 -t "$tree/man/exporter" packaging/man/jobledger-exporter.1
+    install -D -m 644 -t "$tree/man/cli" packaging/man/*.1
+    rm "$tree/man/cli/jobledger-exporter.1"
+    for program in jobledger-exporter jobledger; do
+        install -D -m 644 "packaging/completions/$program.bash" "$tree/completions/$program"
+        install -D -m 644 -t "$tree/completions" "packaging/completions/_$program" "packaging/completions/$program.fish"
+    done
     install -D -m 644 -t "$tree/licences" LICENSE-APACHE LICENSE-MIT
     install -D -m 644 -t "$tree/share/systemd" packaging/systemd/drop-ins/*.conf
     install -D -m 755 -t "$tree/share/slurm/prolog.d" slurm/prolog.d/*.sh
     install -D -m 755 -t "$tree/share/slurm/epilog.d" slurm/epilog.d/*.sh
     install -D -m 644 -t "$tree/share/slurm" slurm/job_submit.lua
+    install -D -m 755 -t "$tree/share/slurmctld" slurm/slurmctld/*.sh
     install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md
     install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
+    install -D -m 644 -t "$tree/doc/cli" CHANGELOG.md packaging/jobledger.toml.example
+    install -D -m 644 -t "$tree/doc/cli/docs" docs/cli.md docs/cli-flags.md docs/export.md docs/hdf5.md docs/mail.md docs/report.md
     python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
+    python3 packaging/dependencies.py --program jobledger licences >"$tree/doc/cli/third-party-licences.txt"
 
     # What a site edits is in /etc.
     packaging/monitoring.sh "$tree/share"
@@ -71,16 +82,20 @@ arrange() {
     find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 }
 
-make_deb() {
-    local tree=$1
-    local libraries="libc6 (>= $needed)"
+# Debian's packages of the libraries that a binary is linked with.
+libraries() {
+    echo -n "libc6 (>= $(needs_glibc "$1"))"
     # Unwinding is zig's own in a release, and the compiler's library elsewhere.
     # Read to its end: grep -q would leave objdump a broken pipe, which pipefail takes for "not found".
-    if objdump -p "$binary" | grep 'NEEDED *libgcc_s' >/dev/null; then
-        libraries="$libraries, libgcc-s1"
+    if objdump -p "$1" | grep 'NEEDED *libgcc_s' >/dev/null; then
+        echo -n ", libgcc-s1"
     fi
+}
+
+make_deb() {
+    local tree=$1
     cp -r packaging/debian "$tree/debian"
-    sed -i "s|@MAINTAINER@|$MAINTAINER|; s|@LIBRARIES@|$libraries|" "$tree/debian/control"
+    sed -i "s|@MAINTAINER@|$MAINTAINER|; s|@LIBRARIES@|$(libraries "$binary")|; s|@CLI_LIBRARIES@|$(libraries "$cli")|" "$tree/debian/control"
     printf 'jobledger (%s-1) unstable; urgency=medium\n\n  * New release: see changelog.gz.\n\n -- %s  %s\n' \
         "$version" "$MAINTAINER" "$(date -R -d "@$SOURCE_DATE_EPOCH")" >"$tree/debian/changelog"
     # The licence as the format of debian/copyright wants it.
@@ -119,10 +134,12 @@ sign() {
 
 if [ -z "$binary" ]; then
     binary=$(packaging/binary.sh)
+    cli=$(packaging/binary.sh --program jobledger)
 fi
-needed=$(needs_glibc "$binary")
+cli=$(realpath -e "${cli:-$(dirname "$binary")/jobledger}")
+needed=$({ needs_glibc "$binary" && needs_glibc "$cli"; } | sort -V | tail -n 1)
 if [ -n "$promised" ] && [ "$(printf '%s\n' "$needed" "$promised" | sort -V | tail -n 1)" != "$promised" ]; then
-    echo "the binary needs glibc $needed, and $promised is promised" >&2
+    echo "a binary needs glibc $needed, and $promised is promised" >&2
     exit 1
 fi
 # Complete before anything in the output is touched: that may be a pool, or hold the binary itself.
@@ -134,7 +151,9 @@ cp -a "$scratch/tree" "$scratch/deb-tree"
 [ "$only" = deb ] || make_rpm "$scratch/tree"
 packaging/mixin.sh --output "$made" >/dev/null
 python3 packaging/dependencies.py sbom >"$made/jobledger-exporter.cdx.json"
+python3 packaging/dependencies.py --program jobledger sbom >"$made/jobledger.cdx.json"
 install -m 755 "$binary" "$made/jobledger-exporter-$version-$(uname -m)-linux-gnu"
+install -m 755 "$cli" "$made/jobledger-$version-$(uname -m)-linux-gnu"
 (cd "$made" && sha256sum -- * >"$scratch/SHA256SUMS" && mv "$scratch/SHA256SUMS" .)
 if [ -n "${JOBLEDGER_SIGNING_KEY:-}" ]; then
     sign "$made/SHA256SUMS" || { echo "cannot sign with the key $JOBLEDGER_SIGNING_KEY" >&2 && exit 1; }

@@ -135,6 +135,8 @@ def python(source):
     lines += [f"{name.upper()} = {value}" for name, value in values.items()]
     lines.append("\n# By name: what is wrong, what to change, the threshold.\nADVICE = {")
     for name, each in source["advice"].items():
+        if each.get("tool"):
+            continue
         lines.append(f'    "{name}": (')
         lines += [f'        "{text}",' for text in (each["what"], each["change"], each["when"].format(**values))]
         lines.append("    ),")

@@ -121,7 +121,7 @@ def tables(board_):
     board_.add(series("Meters of all domains", "As measured; domains overlap and sources repeat each other: the table above shows which are attributed to jobs (booked).", style.WATTS,
                       (f"sum by (domain, source) (rate({cluster('jobledger_node_energy_joules_total')}[$__rate_interval]))", "{{domain}} ({{source}})")), 12, 8)
     idle = cluster("jobledger_node_energy_idle_watts")
-    board_.add(series("Idle power", "Of sockets, and the overhead of the idle node. It is shared by the CPUs held: set by flag, the least seen while idle, or what follows from the power under load.", style.WATTS,
+    board_.add(series("Idle power", "Of sockets and their memory, and the overhead of the idle node. It is shared by the CPUs held: set by flag, the least seen while idle, or what follows from the power under load.", style.WATTS,
                       [(f"quantile by (domain, origin) ({quantile}, {idle})", f"{name}: {{{{domain}}}} ({{{{origin}}}})")
                        for quantile, name in ((1, "Highest"), (0.5, "Median"), (0, "Lowest"))]), 12, 8)
     deficit = cluster("jobledger_node_energy_overhead_deficit_joules")

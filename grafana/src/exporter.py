@@ -59,7 +59,7 @@ def summary(board_):
              style.NONE_IS_GOOD),
             ("CPU time not attributed", "Part of SLURM's CPU time that is no job's, on the node where it is most.", style.RATIO,
              f"max({unattributed(own)})", style.RESIDUALS),
-            ("Jobs seen", "Runs of jobs seen since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_job_lives_total')})", None),
+            ("Jobs seen", "Runs of jobs seen since the exporters started.", style.COUNT, f"sum({own('jobledger_exporter_job_runs_total')})", None),
             ("Jobs lost", "Jobs that ended before their id was known, and ended ones given up before a scrape.", style.COUNT,
              f"sum({own('jobledger_exporter_unresolved_jobs_lost_total')}) + sum({own('jobledger_exporter_retained_jobs_dropped_total')})", style.NONE_IS_GOOD),
             ("CPU of an exporter", "Mean over exporters; 10 ms is one CPU for a hundredth of the time.", style.SECONDS, f"avg({rate(own('process_cpu_seconds_total'))})", None),

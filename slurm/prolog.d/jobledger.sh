@@ -64,7 +64,15 @@ gpu_ids() {
     done
 }
 
-# A directory that nobody but its owner, whom we are, can put a file or a link into.
+# The time limit in seconds, from what slurmctld expects as the end: without a limit that is 365 days after the start
+# (job_end_time_reset in src/slurmctld/job_mgr.c). Ten digits do not overflow.
+time_limit() {
+    case ${SLURM_JOB_START_TIME-}:${SLURM_JOB_END_TIME-} in *[!0-9:]* | :* | *: | ???????????*:* | *:???????????*) return ;; esac
+    limit_of_job=$((SLURM_JOB_END_TIME - SLURM_JOB_START_TIME))
+    case $limit_of_job in -* | 0 | 31536000) ;; *) printf %s "$limit_of_job" ;; esac
+}
+
+# A directory that nobody but its owner, whom we are, can put a file or a link into. The same in both snippets.
 is_ours() {
     [ ! -L "$1" ] && [ -d "$1" ] || return 1
     # shellcheck disable=SC3067 # not in POSIX, but in every sh there is
@@ -130,7 +138,7 @@ ask_later() {
     fi
 }
 
-# What ask_later starts. The epilog removes the file when the job ends. An answer that comes after that is there for the
+# What ask_later starts. The epilog moves the file when the job ends. An answer that comes after that is there for the
 # exporter for a minute, since it still exports the job. A file that is not as the prolog left it is another prolog's: the
 # job runs again, or another slurmd of this host has it, too.
 later() {
@@ -186,6 +194,8 @@ main() {
     array_job=${SLURM_ARRAY_JOB_ID-} array_task=${SLURM_ARRAY_TASK_ID-}
     het_job=${SLURM_HET_JOB_ID-}
     case $het_job in 0) het_job='' ;; esac
+    node_list=${SLURM_JOB_NODELIST:-${SLURM_NODELIST-}} # before 23.02 by its second name alone
+    case $node_list in *[[:cntrl:]]*) node_list='' ;; esac
     # Of a job with shards these are the GPUs that it shares; slurmd's prolog does not get the number of its shards.
     gpus=${SLURM_JOB_GPUS-}
     case $gpus in *[!0-9,-]*) gpus='' ;; esac
@@ -218,6 +228,10 @@ put_file() {
         put_number array_task_id "$array_task"
         put_number het_job_id "$het_job"
         put_number start_time "${SLURM_JOB_START_TIME-}"
+        put_number time_limit "$(time_limit)"
+        put_number nodes "${SLURM_JOB_NUM_NODES-}"
+        put_number restarts "${SLURM_JOB_RESTART_COUNT-}"
+        put_list node_list "$node_list"
         put_list gpus "$gpus"
         put_list gpu_uuids "$gpu_ids"
         put_text node "${SLURMD_NODENAME-}"

@@ -1,0 +1,291 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_jobledger_global_optspecs
+    string join \n url= http.config.file= cluster= config= since= until= tz= timeout= no-sacct v/verbose color= width= ascii h/help V/version
+end
+
+function __fish_jobledger_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_jobledger_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_jobledger_using_subcommand
+    set -l cmd (__fish_jobledger_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c jobledger -n "__fish_jobledger_needs_command" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_needs_command" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_needs_command" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_needs_command" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_needs_command" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_needs_command" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_needs_command" -s V -l version -d 'Print version'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "report" -d 'What jobs used of what they had, and what to change'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "list" -d 'Jobs, a line each'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "array" -d 'How the elements of an array differ'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "compare" -d 'Jobs side by side, and how well they scale'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "waste" -d 'What ended jobs held and did not use'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "export" -d 'A job\'s data as a file for other programs'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "check" -d 'What of this program works here, and what would change it'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "completions" -d 'Completions for a shell'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "man" -d 'The man page of this program, or of a command'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "flags" -d 'The page docs/cli-flags.md'
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -s f -l format -d 'How it is shown [default: as the ending of --output says, else text]' -r -f -a "text\t'For a terminal'
+json\t'All that is known'
+markdown\t'For tickets and wikis'
+html\t'A page with plots for a browser, in one file'
+pdf\t'The same for paper'
+seff\t'The lines of seff'
+jobstats\t'The page of jobstats'
+jobstats-json\t'What jobstats --json prints'
+jobstats-blob\t'What jobstats stores in SLURM\'s AdminComment'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -s o -l output -d 'Writes to a file instead of the standard output. Its ending says the format: .html, .pdf, .md, .json' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l run -d 'Which run of a requeued job, from 1 [default: the last]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l wait -d 'Waits until the job\'s end was scraped, so many seconds at most' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s u -l user -d 'Jobs of this user, or all [default: your own]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s A -l account -d 'Jobs of this account' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s p -l partition -d 'Jobs in this partition' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s a -l array -d 'Elements of this array' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s s -l state -d 'Jobs that run, or that ended' -r -f -a "running\t'Running'
+ended\t'Ended'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s f -l format -d 'How they are listed' -r -f -a "text\t'A table'
+parsable\t'Fields with | between them, as sacct --parsable2'
+json\t'JSON'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s c -l columns -d 'Which columns, in their order: job, user, account, partition, name, state, start, elapsed, nodes, cpus, cpu, memory, peak, gpus, gpu, time, energy, advice' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -s f -l format -d 'How it is shown' -r -f -a "text\t'Histograms'
+json\t'JSON'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -s f -l format -d 'How they are shown' -r -f -a "text\t'A table'
+parsable\t'Fields with | between them, as sacct --parsable2'
+json\t'JSON'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s b -l by -d 'What is added up' -r -f -a "job\t'Each job'
+user\t'Users'
+account\t'Accounts'
+partition\t'Partitions'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s k -l kind -d 'What the most of comes first' -r -f -a "cpu\t'Cores that did not work'
+gpu\t'GPUs on which nothing ran'
+memory\t'Memory above the highest peak of a node'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s n -l top -d 'How many are shown' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s u -l user -d 'Jobs of this user' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s A -l account -d 'Jobs of this account' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s p -l partition -d 'Jobs in this partition' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s f -l format -d 'How it is shown' -r -f -a "text\t'A table'
+parsable\t'Fields with | between them, as sacct --parsable2'
+json\t'JSON'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s o -l output -d 'The file, whose name says its format: .csv, .parquet, .json, .h5; the directory of the archive with --layout=clustercockpit' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l layout -d 'How the data is laid out: wide or long (.csv, .parquet; wide if not set), slurm (.h5, as SLURM\'s profile plugin), clustercockpit, supremm (.json)' -r -f -a "wide\t'A column for each metric'
+long\t'A row for each value'
+slurm\t'As SLURM\'s acct_gather_profile/hdf5, for sh5util'
+clustercockpit\t'ClusterCockpit\'s job archive'
+supremm\t'The summary that XDMoD reads'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l by -d 'What a row of .csv and .parquet is of' -r -f -a "node\t'A node'
+gpu\t'A GPU'
+job\t'The job'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s m -l metrics -d 'Which metrics, * stands for any text [default: all]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l step -d 'Seconds between two values [default: 60]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l run -d 'Which run of a requeued job, from 1 [default: the last]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l anonymize -d 'Replaces names of users, accounts, jobs and nodes by tokens that follow from the key in this file, 16 bytes or more' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l subcluster -d 'The subcluster in ClusterCockpit\'s archive' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l exclusive -d 'Whether others could have jobs on the nodes, for ClusterCockpit: 0 anybody, 1 nobody, 2 the same user' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l resource-id -d 'The number of the cluster in XDMoD, for SUPReMM' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l force -d 'Writes for ClusterCockpit what its format demands and is not known as 0, with a tag that says so'
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s s -l subject -d 'The subject, as SLURM writes it: it says which job it is and what happened' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l wait -d 'Waits until the job\'s end was scraped, so many seconds at most' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l dry-run -d 'Shows the mail on the standard output and does not send it'
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -s h -l help -d 'Print help (see more with \'--help\')'
