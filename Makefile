@@ -1,6 +1,7 @@
 # One entry point: what CI runs is what a contributor runs.
 
 EXPORTER = target/release/jobledger-exporter
+CLI = target/release/jobledger
 SIMULATED = target/release/jobledger-demo
 CARGO ?= cargo
 # CI builds once. What would save time in a second build costs time and disk in the first.
@@ -8,7 +9,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -16,13 +17,16 @@ help: ## this list
 build: ## the release binary, target/release/jobledger-exporter
 	$(CARGO) build --release --locked -p jobledger-exporter
 
+build-cli: ## reports at the shell, target/release/jobledger
+	$(CARGO) build --release --locked -p jobledger
+
 build-demo: ## the exporter over a simulated node, target/release/jobledger-demo
 	$(CARGO) build --release --locked -p jobledger-demo
 
 run: build ## the exporter on this node, http://127.0.0.1:9810
 	$(EXPORTER) --web.listen-address=127.0.0.1:9810
 
-demo: install-demo-packages $(if $(findstring --simulated,$(DEMO)),build-demo,build) ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
+demo: install-demo-packages build-cli $(if $(findstring --simulated,$(DEMO)),build-demo,build) ## real SLURM (in a virtual machine), the exporter, Prometheus with the rules, Alertmanager, and jobs; as root
 	python3 demo/run.py $(DEMO)
 
 demo-node: build-demo ## the exporter alone over a simulated node, http://127.0.0.1:9810
@@ -31,8 +35,8 @@ demo-node: build-demo ## the exporter alone over a simulated node, http://127.0.
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
-# What compiles much is built while the tests of `unit` wait for their clocks, and rules-live waits for its own beside them.
-test: BESIDE = build build-demo deny fuzz-build rules-live
+# What compiles much is built while the tests of `unit` wait for their clocks, and rules-live and report-live wait for their own beside them.
+test: BESIDE = build build-demo build-cli deny fuzz-build rules-live report-live
 test: install-test-packages lint-code unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
@@ -81,6 +85,7 @@ unit-python:
 	$(ATTEMPTS) python tests/e2e
 	$(ATTEMPTS) python tests/pmu_oracle
 	$(ATTEMPTS) python tests/rules
+	$(ATTEMPTS) python tests/report
 	$(ATTEMPTS) python tests/demo_stack
 	$(ATTEMPTS) python tests/abuse
 	$(ATTEMPTS) python tests/grafana_preview
@@ -102,7 +107,7 @@ fuzz-build:
 
 export JOBLEDGER_CACHE ?= $(HOME)/.cache/jobledger
 
-packages: ## deb, rpm, binary and SBOM in target/packages, for glibc 2.28 and later (docs/install.md)
+packages: ## deb, rpm, binaries and SBOMs in target/packages, for glibc 2.28 and later (docs/install.md)
 	packaging/build.sh
 
 mixin: ## rules, alerts and dashboards in a tarball of plain YAML and JSON, in target/packages (docs/install.md)
@@ -114,17 +119,17 @@ image: ## the container image for amd64 and arm64, an OCI archive in target/pack
 image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
 	packaging/container/push.sh $(REGISTRY)
 
-test-packages: build ## the packages made of the release binary, the systemd unit and its drop-ins, the binary's size and memory
+test-packages: build build-cli ## the packages made of the release binaries, the systemd unit and its drop-ins, the binaries' size and memory
 	$(CARGO) test --locked -p jobledger-exporter --test footprint release
-	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/packaging
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) JOBLEDGER_CLI=$(abspath $(CLI)) $(ATTEMPTS) python tests/packaging
 
-e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
-	python3 tests/e2e/run.py --exporter $(EXPORTER)
+e2e: build build-cli ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
+	python3 tests/e2e/run.py --exporter $(EXPORTER) --cli $(CLI)
 
 e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2 --prometheus 3
 
-e2e-packages: build ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
+e2e-packages: build build-cli ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-22.05-v2 package package_drop_ins package_dead_server
 
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, network, counters, job-runs profiles or gpu for a part
@@ -155,6 +160,9 @@ prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which mov
 rules-live: build-demo ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs
 	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/rules 'live_*.py'
 
+report-live: build-demo build-cli ## reports, lists and waste beside the pages of demo nodes, through a real Prometheus
+	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) JOBLEDGER_CLI=$(abspath $(CLI)) $(ATTEMPTS) python tests/report 'live_*.py'
+
 agents-elsewhere: build ## agents/ by Debian sid's Prometheus 3 and vmagent, which move: not in CI
 	JOBLEDGER_AGENTS=sid JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/agents
 
@@ -167,8 +175,8 @@ abuse: build-demo ## hostile clients against the exporter, side by side with nod
 soak: ## churn for minutes, with processes in the jobs too, and for an hour each scraped and never scraped; JOBLEDGER_SOAK_MINUTES=20 for less
 	$(CARGO) test --release --locked -p jobledger-exporter --test soak -- --ignored --nocapture --test-threads=1
 
-docs: ## docs/flags.md, docs/metrics.md, the man page, completions and the drawing of the crates, from the program itself
-	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test documents
+docs: ## docs/flags.md, docs/cli-flags.md, docs/metrics.md, man pages, completions and the drawing of the crates, from the programs themselves
+	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter -p jobledger --test documents
 	tests/tools/crates.py
 
 thresholds: ## thresholds and texts of alerts and advice, from rules/thresholds.yaml

@@ -30,6 +30,8 @@ fn flags(site: &Site, more: &[&str]) -> Vec<String> {
         "--jobs.metadata-dir=/nonexistent".to_owned(),
         "--jobs.retention=1h".to_owned(),
         "--collector.perf".to_owned(),
+        // RAPL's are perf events, too.
+        "--no-collector.energy".to_owned(),
     ];
     flags.extend(more.iter().map(|flag| (*flag).to_owned()));
     flags

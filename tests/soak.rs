@@ -216,10 +216,8 @@ fn unscraped(part: u32) {
     let exposition = scrape(&exporter);
     let value = |name: &str| exposition.value(name, &[]).unwrap();
     let retained = exposition.value("jobledger_exporter_jobs", &[("state", "retained")]).unwrap();
-    let (runs, dropped) = (
-        value("jobledger_exporter_job_lives_total"),
-        value("jobledger_exporter_retained_jobs_dropped_total"),
-    );
+    let (runs, dropped) =
+        (value("jobledger_exporter_job_runs_total"), value("jobledger_exporter_retained_jobs_dropped_total"));
     assert_eq!(retained + dropped, runs);
     assert!(runs >= f64::from(PARTS * part), "{runs} of {} jobs", PARTS * part);
     assert!(retained <= f64::from(MOST_RETAINED), "{retained}");

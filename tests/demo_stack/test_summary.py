@@ -9,6 +9,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path += [str(REPOSITORY / "demo"), str(REPOSITORY / "tests/e2e")]
 
 import play  # noqa: E402
+import reports  # noqa: E402
 import summary  # noqa: E402
 from testbed.processes import Failure  # noqa: E402
 
@@ -78,6 +79,19 @@ class LateNames(unittest.TestCase):
         with mock.patch("builtins.print") as printed, mock.patch.object(play, "wait_for", side_effect=Failure("no names")):
             play.wait_for_names(query)
         self.assertIn("no names: slurmctld did not answer", str(printed.call_args))
+
+
+class Reports(unittest.TestCase):
+    def test_those_are_shown_that_used_most_and_that_have_advice(self):
+        def row(jobid, start, cores, advice=(), array="", task="", state="ended"):
+            return {"job": jobid, "state": state, "start": start, "numbers": {"elapsed_seconds": 10.0, "cores_used": cores}, "advice": list(advice),
+                    "identity": {"array_job_id": array, "array_task_id": task}}
+        rows = [row(1, 80.0, 9.0, ["low_cpu"]), row(2, 100.0, 3.0), row(3, 100.0, None, ["oom_killed"]), row(4, 95.0, 1.0, ["low_cpu"], "9", "2")]
+        self.assertEqual(reports.chosen(rows, 99.0), ["2", "9_2"])
+        self.assertEqual(reports.chosen(rows[:2], 99.0), ["2"])
+        self.assertEqual(reports.chosen(rows, 200.0), [])
+        # A report of a job whose end was not seen is not of all of it.
+        self.assertEqual(reports.chosen([*rows, row(5, 100.0, 9.0, state="not seen")], 99.0), ["2", "9_2"])
 
 
 class Balance(unittest.TestCase):

@@ -39,7 +39,9 @@ def main():
     exit_on_signals()
     usual = [name for name, function in scenarios.items() if not function.by_name]
     chosen = {name: scenarios[name] for name in options.scenario or usual}
-    exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build()
+    exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build("jobledger-exporter")
+    if {"report", "demo"} & set(chosen):
+        options.cli = pathlib.Path(options.cli).resolve() if options.cli else _build("jobledger")
     passed, failed, ran = _run_beds(_shifts(chosen, options), exporter, options)
     for title in sorted(set(chosen) - ran):
         # Beds may skip a scenario, but not all of them.
@@ -54,6 +56,7 @@ def _options():
     parser.add_argument("--bed", action="append", choices=list(beds.ALL), help="where to run; repeatable "
                         f"(default: {' '.join(beds.STANDARD)})")
     parser.add_argument("--exporter", metavar="PATH", help="the binary under test (default: built by cargo)")
+    parser.add_argument("--cli", metavar="PATH", help="the program jobledger under test (default: built by cargo)")
     parser.add_argument("--jobs", type=int, default=30, help="how many jobs short_jobs runs (default: %(default)s)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
     parser.add_argument("--parallel", type=int, default=3, help="machines at a time (default: %(default)s)")
@@ -64,11 +67,10 @@ def _options():
     return options
 
 
-def _build():
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-exporter"],
-                   cwd=cache.REPOSITORY, check=True)
+def _build(package):
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", package], cwd=cache.REPOSITORY, check=True)
     target = os.environ.get("CARGO_TARGET_DIR") or cache.REPOSITORY / "target"
-    return pathlib.Path(target).resolve() / "debug/jobledger-exporter"
+    return pathlib.Path(target).resolve() / "debug" / package
 
 
 def _shifts(chosen, options):

@@ -104,7 +104,7 @@ fn a_job_directory_created_again_is_a_new_run_with_a_new_start() {
         assert_eq!(starts.len(), 4, "{seen:?}");
         let now = scrape(&exporter);
         assert_eq!(now.named(START).count(), 1, "one run at a time");
-        assert_eq!(now.value("jobledger_exporter_job_lives_total", &[]), Some(4.0));
+        assert_eq!(now.value("jobledger_exporter_job_runs_total", &[]), Some(4.0));
     }
 }
 
@@ -247,7 +247,7 @@ fn slurm_may_be_absent_start_restart_and_stop() {
         assert_eq!(user_seconds(&now, 7), Some(7.0));
         node.0.remove(format!("{SCOPE}/system"));
     }
-    assert_eq!(scrape(&exporter).value("jobledger_exporter_job_lives_total", &[]), Some(1.0));
+    assert_eq!(scrape(&exporter).value("jobledger_exporter_job_runs_total", &[]), Some(1.0));
     node.0.remove(SCOPE);
     eventually(&exporter, "the end of all", |e| {
         jobs_in(e, START).is_empty() && success(e, "job") == Some(0.0)

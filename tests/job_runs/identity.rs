@@ -191,6 +191,90 @@ fn a_file_of_a_job_that_ended_is_read_while_the_job_is_exported() {
     assert_eq!(job.metadata.name.as_deref(), Some("late"));
 }
 
+/// What the epilog adds to the prolog's file, of the run with this start.
+fn epilog_writes(node: &Node, start: u32, exit_code: u8) {
+    let text =
+        format!("job_id=7\nuid=1001\nstart_time={start}\nrestarts=0\nexit_code={exit_code}\nsignal=0\n");
+    node.machine.write("run/jobledger/jobs/.7.2", text);
+    node.machine.rename("run/jobledger/jobs/.7.2", "run/jobledger/jobs/7.ended");
+}
+
+fn exit_code(job: &Job) -> Option<u8> {
+    job.metadata.ending.exit_code
+}
+
+const FIRST: &str = "job_id=7\nuid=1001\nstart_time=1000\nrestarts=0\n";
+
+fn node_that_retains() -> Node {
+    let mut node = Node::over(empty_machine(), |options| options.retention = Duration::from_secs(3600));
+    node.make_scope();
+    node.table.verify();
+    node
+}
+
+#[test]
+fn how_a_job_ended_is_read_when_the_epilog_writes_it_before_or_after_the_end() {
+    for epilog_is_first in [false, true] {
+        let mut node = node_that_retains();
+        prolog_writes(&node, FIRST);
+        node.make_job("job_7", "0", None);
+        assert_eq!(exit_code(&only(&node.scrape().0)), None);
+        if epilog_is_first {
+            epilog_writes(&node, 1000, 3);
+            node.settle();
+        }
+        node.machine.remove(format!("{SCOPE}/job_7"));
+        node.settle();
+        if !epilog_is_first {
+            assert_eq!(exit_code(&only(&node.scrape().0)), None, "the epilog runs");
+            epilog_writes(&node, 1000, 3);
+            node.settle();
+        }
+        let job = only(&node.scrape().0);
+        assert_eq!((exit_code(&job), job.ended.is_some()), (Some(3), true), "{epilog_is_first}");
+        // The controller's late answer says nothing of the end.
+        prolog_writes(&node, &format!("{FIRST}name=late\n"));
+        node.settle();
+        let job = only(&node.scrape().0);
+        assert_eq!((exit_code(&job), job.metadata.name.as_deref()), (Some(3), Some("late")));
+    }
+}
+
+#[test]
+fn the_end_of_another_run_of_the_job_is_not_taken() {
+    let mut node = node_that_retains();
+    // An earlier run's file is still there.
+    epilog_writes(&node, 900, 9);
+    prolog_writes(&node, FIRST);
+    node.make_job("job_7", "0", None);
+    node.scrape();
+    node.machine.remove(format!("{SCOPE}/job_7"));
+    node.settle();
+    assert_eq!(exit_code(&only(&node.scrape().0)), None);
+    // Nor does an ended run take the file of the next one, or its end.
+    prolog_writes(&node, "job_id=7\nuid=1001\nstart_time=2000\nrestarts=1\n");
+    node.settle();
+    assert_eq!(only(&node.scrape().0).metadata.restarts, Some(0));
+    epilog_writes(&node, 2000, 4);
+    node.settle();
+    assert_eq!(exit_code(&only(&node.scrape().0)), None);
+    epilog_writes(&node, 1000, 3);
+    node.settle();
+    assert_eq!(exit_code(&only(&node.scrape().0)), Some(3));
+}
+
+#[test]
+fn without_start_and_restarts_nothing_says_which_run_ended() {
+    let mut node = node_that_retains();
+    prolog_writes(&node, EARLY);
+    node.make_job("job_7", "0", None);
+    node.scrape();
+    node.machine.write("run/jobledger/jobs/7.ended", format!("{EARLY}exit_code=3\nsignal=0\n"));
+    node.machine.remove(format!("{SCOPE}/job_7"));
+    node.settle();
+    assert_eq!(exit_code(&only(&node.scrape().0)), None);
+}
+
 #[test]
 fn chosen_labels_are_on_every_series_of_a_job() {
     let mut node =

@@ -3,6 +3,7 @@
 //! getrusage records say.
 
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use jobledger_testkit::scratch::Scratch;
 use jobledger_testkit::servers::Prometheus;
 use jobledger_testkit::stepd::{Record, Step};
 use jobledger_testkit::tools::tool;
+use rustix::process::setpriority_process;
 
 const JOBS: u32 = 200;
 const FIRST_ID: u32 = 7000;
@@ -60,16 +62,21 @@ fn two_hundred_short_jobs_are_all_charged_to_within_two_percent() {
     if skip_without_groups() {
         return;
     }
+    let _alone = crate::CGROUPS.write().unwrap_or_else(PoisonError::into_inner);
     let site = Site::v2("node1_slurmstepd.scope").expect("a cgroup2 mount");
     let records = Scratch::new("records");
     let cgroupfs = format!("--path.cgroupfs={}", site.cgroupfs().display());
+    // A compute node has a CPU for each task, and the exporter waits 4 ms for one at most (docs/performance.md). Here other tests
+    // run, more than twenty tasks for each CPU, and it would wait for longer than slurmstepd lingers.
+    setpriority_process(None, -19).expect("root may");
     let exporter = Exporter::start(
         crate::BINARY,
         &[&cgroupfs, "--jobs.metadata-dir=/nonexistent", "--log.level=warn"].map(str::to_owned),
     );
+    setpriority_process(None, 0).expect("root may");
     let prometheus = Prometheus::start(
         &format!(
-            "global: {{scrape_interval: 15s, scrape_timeout: 5s}}\n\
+            "global: {{scrape_interval: 15s, scrape_timeout: 15s}}\n\
              scrape_configs: [{{job_name: nodes, static_configs: [{{targets: ['{}']}}]}}]\n",
             exporter.address()
         ),
@@ -88,25 +95,20 @@ fn two_hundred_short_jobs_are_all_charged_to_within_two_percent() {
             .collect();
         jobs.into_iter().map(|job| job.join().unwrap()).collect()
     });
-    // Two more scrapes see the last of them.
-    let scrapes = "scrape_samples_scraped > 0";
-    let settled = Instant::now();
-    while settled.elapsed() < Duration::from_secs(32) {
-        thread::sleep(Duration::from_secs(1));
-    }
-    assert_eq!(prometheus.query(scrapes).len(), 1);
+    let ends = "count(max_over_time(jobledger_job_end_time_seconds[15m]))";
+    prometheus.wait_for(ends, |r| r.first().is_some_and(|ends| ends.value >= f64::from(JOBS)));
 
     let ids: BTreeSet<u32> = prometheus
-        .query("max by (jobid) (max_over_time(jobledger_job_start_time_seconds[10m]))")
+        .query("max by (jobid) (max_over_time(jobledger_job_start_time_seconds[15m]))")
         .iter()
         .map(|e| e.labels["jobid"].parse().unwrap())
         .collect();
     let wanted: BTreeSet<u32> = (FIRST_ID..FIRST_ID + JOBS).collect();
     assert_eq!(ids, wanted);
     let value = |query: &str| prometheus.query(query).first().map_or(0.0, |e| e.value);
-    let charged = value("sum(max_over_time(jobledger_job_cpu_seconds_total[10m]))");
-    let total = value("max_over_time(jobledger_node_slurm_cpu_seconds_total[10m])");
-    let residual = value("max_over_time(jobledger_node_slurm_cpu_unattributed_seconds_total[10m])");
+    let charged = value("sum(max_over_time(jobledger_job_cpu_seconds_total[15m]))");
+    let total = value("max_over_time(jobledger_node_slurm_cpu_seconds_total[15m])");
+    let residual = value("max_over_time(jobledger_node_slurm_cpu_unattributed_seconds_total[15m])");
     let usec = |f: fn(&Record) -> u64| done.iter().flatten().map(f).sum::<u64>() as f64 / 1e6;
     let rusage = usec(|r| r.tasks_usec + r.daemon_usec);
     let groups = usec(|r| r.job_usec.unwrap_or(0));

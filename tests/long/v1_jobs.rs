@@ -7,6 +7,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -120,6 +121,8 @@ fn history(site: &Site, jobs: u32, paused: bool) -> (u32, u64, u64, u64) {
         ended == Some(used.len())
     });
     let now = now.unwrap();
+    let runs = now.value("jobledger_exporter_job_runs_total", &[]);
+    assert_eq!(runs, Some(f64::from(jobs)), "each job has one run");
     let mut exported_of_all = 0;
     for (id, used) in &used {
         let exported = cpu_usec(&now, *id);
@@ -137,6 +140,7 @@ fn usec(seconds: f64) -> u64 {
 
 #[test]
 fn no_short_job_on_v1_is_charged_with_time_of_another_one() {
+    let _beside = crate::CGROUPS.read().unwrap_or_else(PoisonError::into_inner);
     let Some(site) = accounting_v1() else { return };
     let jobs = std::env::var("JOBLEDGER_V1_JOBS").map_or(150, |jobs| jobs.parse().unwrap());
     for paused in [false, true] {
@@ -222,6 +226,7 @@ impl Pair<'_> {
 /// Its time is unattributed where nothing proves whose it was, and never its neighbour's.
 #[test]
 fn on_v1_no_job_is_charged_with_time_of_one_whose_directory_goes_at_the_same_time() {
+    let _beside = crate::CGROUPS.read().unwrap_or_else(PoisonError::into_inner);
     let Some(site) = accounting_v1() else { return };
     let exporter = start(&site);
     let (mut used_by_all, mut exported_of_all) = (0, 0);

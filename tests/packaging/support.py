@@ -9,8 +9,9 @@ PACKAGING = ROOT / "packaging"
 SERVICE = "jobledger-exporter.service"
 UNIT = PACKAGING / "systemd" / SERVICE
 DROP_INS = sorted((PACKAGING / "systemd" / "drop-ins").glob("*.conf"))
-# The packaged binary, built by `make build`.
+# The packaged binaries, built by `make build build-cli`.
 EXPORTER = Path(os.environ.get("JOBLEDGER_EXPORTER", ROOT / "target/release/jobledger-exporter"))
+CLI = Path(os.environ.get("JOBLEDGER_CLI", ROOT / "target/release/jobledger"))
 
 
 def settings(path):

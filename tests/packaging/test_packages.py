@@ -1,6 +1,6 @@
 """The packages of packaging/build.sh: files, dependencies, scripts, and reproducible builds.
 
-Needs debhelper, lintian, rpm, shellcheck, binutils (tests/tools/install-packages.sh) and the exporter's release binary (make build).
+Needs debhelper, lintian, rpm, shellcheck, binutils (tests/tools/install-packages.sh) and the release binaries (make build build-cli).
 """
 
 import hashlib
@@ -13,7 +13,7 @@ import tomllib
 import unittest
 from pathlib import Path
 
-from support import DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE
+from support import CLI, DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE
 
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 RULES = ROOT / "rules"
@@ -28,6 +28,13 @@ EXPORTER_FILES = {
         "jobledger", "jobledger-hwperf")},
     **{f"usr/share/jobledger/systemd/{path.name}": 0o644 for path in DROP_INS},
 }
+CLI_FILES = {
+    "usr/bin/jobledger": 0o755,
+    **{f"usr/share/jobledger/slurmctld/jobledger-{name}.sh": 0o755 for name in ("mail", "admincomment")},
+    **{f"usr/share/man/man1/{path.name}.gz": 0o644 for path in (PACKAGING / "man").iterdir() if path.name != "jobledger-exporter.1"},
+    "usr/share/bash-completion/completions/jobledger": 0o644,
+    "usr/share/fish/vendor_completions.d/jobledger.fish": 0o644,
+}
 MONITORING_FILES = {
     "etc/jobledger/rules/site.yaml", "etc/jobledger/rules/settings.yaml",
     *(f"usr/share/jobledger/rules/{path.relative_to(RULES)}" for part in RULES.iterdir() if part.is_dir() and part.name not in ("tests", "__pycache__")
@@ -41,7 +48,7 @@ def run(*words, **options):
 
 
 def build(directory, **environment):
-    subprocess.run([PACKAGING / "build.sh", "--binary", EXPORTER, "--output", directory], env=os.environ | environment,
+    subprocess.run([PACKAGING / "build.sh", "--binary", EXPORTER, "--cli", CLI, "--output", directory], env=os.environ | environment,
                    stdout=subprocess.DEVNULL, check=True)
 
 
@@ -56,18 +63,16 @@ def documentation(path):
 class Packages(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        for binary in (EXPORTER, CLI):
+            assert binary.exists(), f"{binary} is not there: make build build-cli"
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.scratch = Path(scratch.name)
         cls.made = cls.scratch / "first"
         build(cls.made)
-        cls.deb, cls.monitoring_deb = (next(cls.made.glob(f"{name}_*.deb")) for name in (
-            "jobledger-exporter", "jobledger-monitoring"))
-        cls.rpm, cls.monitoring_rpm = (next(cls.made.glob(f"{name}-{VERSION}*.rpm")) for name in (
-            "jobledger-exporter", "jobledger-monitoring"))
-        cls.glibc = max((tuple(map(int, found.split("."))) for found in re.findall(
-            r"GLIBC_([0-9.]+)", run("objdump", "-T", str(EXPORTER)))))
+        names = ("jobledger-exporter", "jobledger-monitoring", "jobledger")
+        cls.deb, cls.monitoring_deb, cls.cli_deb = (next(cls.made.glob(f"{name}_*.deb")) for name in names)
+        cls.rpm, cls.monitoring_rpm, cls.cli_rpm = (next(cls.made.glob(f"{name}-{VERSION}*.rpm")) for name in names)
 
     def in_deb(self, deb):
         """Path -> (mode, owner) of the files."""
@@ -86,7 +91,7 @@ class Packages(unittest.TestCase):
 
     def test_all_packages_exist_and_are_in_the_checksums(self):
         kinds = sorted(re.sub(r"[\d.]+[_-].*\.", "*.", name) for name in digests(self.made))
-        self.assertEqual(len(kinds), 8, kinds)
+        self.assertEqual(len(kinds), 12, kinds)
         listed = dict(line.split()[::-1] for line in (self.made / "SHA256SUMS").read_text().splitlines())
         self.assertEqual(listed, {name: digest for name, digest in digests(self.made).items() if name != "SHA256SUMS"})
 
@@ -97,11 +102,11 @@ class Packages(unittest.TestCase):
         kept = {"jobledger-exporter-0.1.0-oci.tar": b"image", "other_1.0_all.deb": b"another's"}
         for name, content in kept.items():
             (pool / name).write_bytes(content)
-        binary = pool / next(self.made.glob("*-linux-gnu")).name
+        binary = pool / next(self.made.glob("jobledger-exporter-*-linux-gnu")).name
         binary.write_bytes(EXPORTER.read_bytes())
         binary.chmod(0o755)
         (pool / next(self.made.glob("*.deb")).name).write_bytes(b"of the last time")
-        subprocess.run([PACKAGING / "build.sh", "--binary", binary, "--output", pool, "--only", "deb"], stdout=subprocess.DEVNULL, check=True)
+        subprocess.run([PACKAGING / "build.sh", "--binary", binary, "--cli", CLI, "--output", pool, "--only", "deb"], stdout=subprocess.DEVNULL, check=True)
         self.assertTrue((pool / "main").is_dir())
         self.assertEqual({name: (pool / name).read_bytes() for name in kept}, kept)
         made = {name: digest for name, digest in digests(self.made).items() if name != "SHA256SUMS" and not name.endswith(".rpm")}
@@ -122,65 +127,94 @@ class Packages(unittest.TestCase):
                 wanted = {path: (mode, "root/root") for path, mode in (EXPORTER_FILES | places).items()}
                 self.assertEqual({path: output for path, output in found.items() if not documentation(path)}, wanted)
 
+    def test_the_cli_package_has_exactly_these_files(self):
+        for kind, found, place in (("deb", self.in_deb(self.cli_deb), "vendor-completions"), ("rpm", self.in_rpm(self.cli_rpm), "site-functions")):
+            with self.subTest(kind):
+                wanted = {path: (mode, "root/root") for path, mode in (CLI_FILES | {f"usr/share/zsh/{place}/_jobledger": 0o644}).items()}
+                self.assertEqual({path: output for path, output in found.items() if not documentation(path)}, wanted)
+                # The manual page and docs/install.md name it so.
+                self.assertIn("usr/share/doc/jobledger/jobledger.toml.example", found)
+
+    def test_no_file_is_in_two_packages(self):
+        for packages in ([self.in_deb(deb) for deb in (self.deb, self.cli_deb, self.monitoring_deb)],
+                         [self.in_rpm(rpm) for rpm in (self.rpm, self.cli_rpm, self.monitoring_rpm)]):
+            files = [path for package in packages for path in package]
+            self.assertEqual(len(files), len(set(files)))
+
     def test_the_monitoring_package_has_exactly_these_files(self):
         for found in (self.in_deb(self.monitoring_deb), self.in_rpm(self.monitoring_rpm)):
             rules = {path for path in found if not documentation(path) and "/provisioning/" not in path}
             self.assertEqual(rules, MONITORING_FILES)
 
     def test_the_licences_of_every_crate_are_included(self):
-        deb, rpm = self.in_deb(self.deb), self.in_rpm(self.rpm)
-        self.assertIn("usr/share/doc/jobledger-exporter/copyright", deb)
-        self.assertIn("usr/share/doc/jobledger-exporter/third-party-licences.txt.gz", deb)
-        for name in ("LICENSE-APACHE", "LICENSE-MIT", "third-party-licences.txt"):
-            self.assertIn(f"usr/share/licenses/jobledger-exporter/{name}", rpm)
-        output = run("python3", str(PACKAGING / "dependencies.py"), "licences")
-        for crate in ("tokio", "hyper", "nvml-wrapper", "prost"):
-            self.assertRegex(output, rf"(?m)^{crate} [\d.]+: ")
-        # The text, not only its name.
-        self.assertIn("Permission is hereby granted", output)
+        for program, deb, rpm, crates in (
+                ("jobledger-exporter", self.deb, self.rpm, ("tokio", "hyper", "nvml-wrapper", "prost")),
+                ("jobledger", self.cli_deb, self.cli_rpm, ("tokio", "hyper", "parquet", "hdf5-pure"))):
+            with self.subTest(program):
+                found = self.in_deb(deb)
+                self.assertIn(f"usr/share/doc/{program}/copyright", found)
+                self.assertIn(f"usr/share/doc/{program}/third-party-licences.txt.gz", found)
+                found = self.in_rpm(rpm)
+                for name in ("LICENSE-APACHE", "LICENSE-MIT", "third-party-licences.txt"):
+                    self.assertIn(f"usr/share/licenses/{program}/{name}", found)
+                output = run("python3", str(PACKAGING / "dependencies.py"), "--program", program, "licences")
+                for crate in crates:
+                    self.assertRegex(output, rf"(?m)^{crate} [\d.]+: ")
+                # The text, not only its name.
+                self.assertIn("Permission is hereby granted", output)
+                fonts = ROOT / "cli/fonts"
+                if program == "jobledger" and fonts.exists():
+                    self.assertIn((fonts / "LICENSE").read_text().strip(), output)
 
     def test_the_bill_of_materials_is_the_lock_files(self):
-        bill = json.loads((self.made / "jobledger-exporter.cdx.json").read_text())
         lock = {(crate["name"], crate["version"]): crate.get("checksum") for crate in tomllib.loads(
             (ROOT / "Cargo.lock").read_text())["package"]}
-        self.assertGreater(len(bill["components"]), 50)
-        for component in bill["components"]:
-            checksum = component["hashes"][0]["content"]
-            self.assertEqual(lock[component["name"], component["version"]], checksum)
-        names = {component["name"] for component in bill["components"]}
-        self.assertIn("hyper", names)
-        # Used by tests and build scripts.
-        self.assertEqual(names & {"proptest", "rcgen", "cc"}, set())
+        for program, own in (("jobledger-exporter", "nvml-wrapper"), ("jobledger", "parquet")):
+            with self.subTest(program):
+                bill = json.loads((self.made / f"{program}.cdx.json").read_text())
+                self.assertGreater(len(bill["components"]), 50)
+                for component in bill["components"]:
+                    checksum = component["hashes"][0]["content"]
+                    self.assertEqual(lock[component["name"], component["version"]], checksum)
+                names = {component["name"] for component in bill["components"]}
+                self.assertLessEqual({"hyper", own}, names)
+                # Used by tests and build scripts.
+                self.assertEqual(names & {"proptest", "rcgen", "cc"}, set())
 
-    def test_the_installed_binary_is_the_built_one(self):
+    def test_the_installed_binaries_are_the_built_ones(self):
         unpacked = self.scratch / "unpacked"
         run("dpkg-deb", "-x", str(self.deb), str(unpacked))
         self.assertEqual((unpacked / "usr/bin/jobledger-exporter").read_bytes(), EXPORTER.read_bytes())
+        run("dpkg-deb", "-x", str(self.cli_deb), str(unpacked))
+        self.assertEqual((unpacked / "usr/bin/jobledger").read_bytes(), CLI.read_bytes())
         self.assertEqual((unpacked / f"lib/systemd/system/{SERVICE}").read_text(), (PACKAGING / "systemd" / SERVICE).read_text())
 
     def test_the_required_c_library_is_the_needed_one(self):
-        depends = run("dpkg-deb", "-f", str(self.deb), "Depends")
-        asked = tuple(map(int, re.search(r"libc6 \(>= ([0-9.]+)", depends)[1].split(".")))
-        self.assertEqual(asked, self.glibc)
-        needed = set(re.findall(r"NEEDED +(\S+)", run("objdump", "-p", str(EXPORTER))))
-        self.assertLessEqual(needed, {f"lib{name}" for name in (
-            "c.so.6", "m.so.6", "dl.so.2", "pthread.so.0", "rt.so.1", "gcc_s.so.1")} | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
-        self.assertEqual("libgcc_s.so.1" in needed, "libgcc-s1" in depends)
-        requires = run("rpm", "-qp", "--requires", str(self.rpm))
-        of_rpm = max(tuple(map(int, found.split("."))) for found in re.findall(r"\(GLIBC_([0-9.]+)\)", requires))
-        self.assertEqual(of_rpm, self.glibc)
+        def latest(pattern, text):
+            return max(tuple(map(int, found.split("."))) for found in re.findall(pattern, text))
+
+        for binary, deb, rpm in ((EXPORTER, self.deb, self.rpm), (CLI, self.cli_deb, self.cli_rpm)):
+            with self.subTest(binary.name):
+                glibc = latest(r"GLIBC_([0-9.]+)", run("objdump", "-T", str(binary)))
+                depends = run("dpkg-deb", "-f", str(deb), "Depends")
+                self.assertEqual(latest(r"libc6 \(>= ([0-9.]+)", depends), glibc)
+                needed = set(re.findall(r"NEEDED +(\S+)", run("objdump", "-p", str(binary))))
+                self.assertLessEqual(needed, {f"lib{name}" for name in (
+                    "c.so.6", "m.so.6", "dl.so.2", "pthread.so.0", "rt.so.1", "gcc_s.so.1")} | {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"})
+                self.assertEqual("libgcc_s.so.1" in needed, "libgcc-s1" in depends)
+                self.assertEqual(latest(r"\(GLIBC_([0-9.]+)\)", run("rpm", "-qp", "--requires", str(rpm))), glibc)
 
     def test_a_binary_that_needs_a_later_c_library_than_promised_is_refused(self):
-        done = subprocess.run([PACKAGING / "build.sh", "--binary", EXPORTER, "--output", self.scratch / "none", "--glibc", "2.17"],
+        done = subprocess.run([PACKAGING / "build.sh", "--binary", EXPORTER, "--cli", CLI, "--output", self.scratch / "none", "--glibc", "2.17"],
                               capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, list((self.scratch / "none").glob("*"))), (1, []), done.stderr)
         self.assertIn("2.17 is promised", done.stderr)
         # The page names the version of the release build.
         self.assertIn("GLIBC=2.28\n", (PACKAGING / "binary.sh").read_text())
-        self.assertIn("The binary needs glibc 2.28", (ROOT / "docs/install.md").read_text())
+        self.assertIn("The binaries need glibc 2.28", (ROOT / "docs/install.md").read_text())
 
     def test_lintian_finds_nothing(self):
-        done = subprocess.run(["lintian", "--fail-on=error,warning", "--tag-display-limit=0", str(self.deb), str(self.monitoring_deb)],
+        done = subprocess.run(["lintian", "--fail-on=error,warning", "--tag-display-limit=0", str(self.deb), str(self.monitoring_deb), str(self.cli_deb)],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -216,11 +250,13 @@ class Packages(unittest.TestCase):
         self.assertNotIn("enable --now", parts["postinstall"])
         self.assertIn("try-restart", parts["postuninstall"])
         self.assertIn("disable --now", parts["preuninstall"])
-        self.assertEqual(run("rpm", "-qp", "--scripts", str(self.monitoring_rpm)), "")
+        for rpm in (self.monitoring_rpm, self.cli_rpm):
+            self.assertEqual(run("rpm", "-qp", "--scripts", str(rpm)), "")
 
     def test_the_rpms_metadata(self):
-        output = run("rpm", "-qp", "--queryformat", "%{NAME} %{VERSION} %{LICENSE} %{PAYLOADCOMPRESSOR} %{BUILDHOST}", str(self.rpm))
-        self.assertEqual(output, f"jobledger-exporter {VERSION} Apache-2.0 OR MIT xz jobledger")
+        for name, rpm in (("jobledger-exporter", self.rpm), ("jobledger", self.cli_rpm)):
+            output = run("rpm", "-qp", "--queryformat", "%{NAME} %{VERSION} %{LICENSE} %{PAYLOADCOMPRESSOR} %{BUILDHOST}", str(rpm))
+            self.assertEqual(output, f"{name} {VERSION} Apache-2.0 OR MIT xz jobledger")
         self.assertEqual(run("rpm", "-qp", "--queryformat", "%{ARCH}", str(self.monitoring_rpm)), "noarch")
         # EL 8's rpm 4.14 can read it.
         needs = set(re.findall(r"rpmlib\((\w+)\)", run("rpm", "-qp", "--requires", str(self.rpm))))

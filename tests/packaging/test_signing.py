@@ -1,6 +1,6 @@
 """The signature over SHA256SUMS: packaging/build.sh makes it with a site's key, and the commands of docs/install.md verify it.
 
-Needs gpg and gpgv (tests/tools/install-packages.sh) and the exporter's release binary (make build).
+Needs gpg and gpgv (tests/tools/install-packages.sh) and the release binaries (make build build-cli).
 """
 
 import os
@@ -11,13 +11,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import EXPORTER, PACKAGING, ROOT
+from support import CLI, EXPORTER, PACKAGING, ROOT
 
 
 class Signing(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        for binary in (EXPORTER, CLI):
+            assert binary.exists(), f"{binary} is not there: make build build-cli"
         # Short: gpg's agent has a socket there, whose path has 107 bytes at most.
         scratch = tempfile.TemporaryDirectory(prefix="sign-", dir="/tmp")
         cls.addClassCleanup(scratch.cleanup)
@@ -48,7 +49,7 @@ class Signing(unittest.TestCase):
 
     @classmethod
     def build(cls, output, **environment):
-        words = [PACKAGING / "build.sh", "--binary", EXPORTER, "--only", "deb", "--output", output]
+        words = [PACKAGING / "build.sh", "--binary", EXPORTER, "--cli", CLI, "--only", "deb", "--output", output]
         given = {name: value for name, value in os.environ.items() if name != "JOBLEDGER_SIGNING_KEY"}
         return subprocess.run(words, env=given | environment, capture_output=True, text=True, check=False)
 

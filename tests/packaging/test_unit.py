@@ -111,7 +111,8 @@ class Unit(unittest.TestCase):
                 self.assertTrue(lines[0].startswith("# "))
                 for before, line in zip(lines, lines[1:]):
                     if line.startswith(("AmbientCapabilities=", "InaccessiblePaths=", "LimitNOFILE=", "LimitMEMLOCK=",
-                                        "ReadWritePaths=", "ExecStartPre=", "DevicePolicy=")) and "=" not in before:
+                                        "ReadWritePaths=", "ExecStartPre=", "ExecStartPost=", "ExecStopPost=",
+                                        "DevicePolicy=")) and "=" not in before:
                         self.assertTrue(before.startswith("#"), line)
                     self.assertLessEqual(len(line), 150)
 

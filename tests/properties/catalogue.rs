@@ -289,6 +289,8 @@ fn every_name_is_written_out_in_one_source_file() {
     let mut files = Vec::new();
     sources(&root.join("exporter/src"), &mut files);
     sources(&root.join("crates"), &mut files);
+    // What reads metrics has a test of its own that they are in docs/metrics.md.
+    files.retain(|(path, _)| !path.components().any(|part| part.as_os_str() == "job-report"));
     let mut rows: BTreeMap<&str, usize> = BTreeMap::new();
     for literal in files.iter().flat_map(|(_, code)| code.split('"')) {
         *rows.entry(literal).or_default() += 1;

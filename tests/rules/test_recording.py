@@ -188,7 +188,7 @@ class Names(unittest.TestCase):
         known = TARGET_LABELS | {"slurm_node"} | set().union(*self.families.values())
         for rules in ALL.values():
             made = known | {label for rule in rules for label in re.findall(r'label_replace|"(\w+)", "[^"]*\$1', rule.expr)}
-            made |= {label for rule in rules for label in re.findall(r'^"(\w+)", "', rule.expr, re.MULTILINE)}
+            made |= {label for rule in rules for label in re.findall(r'(?:^|label_replace\(\w+, )"(\w+)", "', rule.expr, re.MULTILINE)}
             for rule in rules:
                 for labels in re.findall(r"\b(?:without|ignoring|on|group_left|group_right) \(([^()]*)\)", without_strings(rule.expr)):
                     for label in filter(None, re.split(r",\s*", labels)):

@@ -88,7 +88,7 @@ class Snippets(unittest.TestCase):
         # All that is in the PATH: these tests must not use a squeue of the machine.
         self.bin = self.scratch / "bin"
         self.bin.mkdir()
-        for tool in ["ls", "mkdir", "mv", "rm", "sed", "tr", "grep", "timeout", "cat", "sleep", "printf", "test"]:
+        for tool in ["ls", "mkdir", "mv", "rm", "sed", "tr", "grep", "timeout", "cat", "sleep", "printf", "test", "find"]:
             (self.bin / tool).symlink_to(shutil.which(tool))
         self.command("logger", f'echo "$*" >>{self.scratch}/log')
         self.settings = self.scratch / "settings"
@@ -146,8 +146,8 @@ class Snippets(unittest.TestCase):
         path = self.jobs / environment.get("SLURM_JOB_ID", "42")
         return path.read_bytes() if path.is_file() else None
 
-    def epilog(self, shell, **changes):
-        environment = {k: v for k, v in (RECORDED_22_05 | changes).items() if v is not None}
+    def epilog(self, shell, environment=RECORDED_22_05, **changes):
+        environment = {k: v for k, v in (environment | changes).items() if v is not None}
         self.run_script(shell, EPILOG, environment)
 
     def each_shell(self):
@@ -162,14 +162,13 @@ class Snippets(unittest.TestCase):
 
 class Prolog(Snippets):
     def test_every_version_of_slurm_gives_its_variables(self):
+        since_23_02 = b"start_time=1700000000\ntime_limit=3600\nnodes=1\nrestarts=0\nnode_list=node1\nnode=node1\n"
         expected = {
-            "20.11": b"uid=1001\nuser=alice\npartition=main\nnode=node1\n",
-            "22.05": b"uid=1001\nuser=alice\naccount=physics\npartition=main\nnode=node1\n",
-            "23.02": b"uid=1001\nuser=alice\naccount=physics\npartition=main\nstart_time=1700000000\nnode=node1\n",
-            "25.11": b"sluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\n"
-            b"start_time=1700000000\nnode=node1\n",
-            "26.05": b"sluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\nqos=normal\n"
-            b"start_time=1700000000\nnode=node1\n",
+            "20.11": b"uid=1001\nuser=alice\npartition=main\nnode_list=node1\nnode=node1\n",
+            "22.05": b"uid=1001\nuser=alice\naccount=physics\npartition=main\nnodes=1\nrestarts=0\nnode_list=node1\nnode=node1\n",
+            "23.02": b"uid=1001\nuser=alice\naccount=physics\npartition=main\n" + since_23_02,
+            "25.11": b"sluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\n" + since_23_02,
+            "26.05": b"sluid=sDNHM7VZHTTA00\nuid=1001\nuser=alice\naccount=physics\npartition=main\nqos=normal\n" + since_23_02,
         }
         expected["21.08"], expected["24.11"] = expected["20.11"], expected["23.02"]
         self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
@@ -179,6 +178,19 @@ class Prolog(Snippets):
                     content = self.prolog(shell, environment)
                     self.assertEqual(content, b"version=1\njob_id=42\n" + expected[version])
             self.assertEqual(self.left_behind(), ["42"])
+
+    def test_a_job_without_a_time_limit_has_none_in_its_file(self):
+        # What slurmd gave jobs of one minute, of two days and without a limit (24.11 and 26.05), then nonsense.
+        cases = [("1795642016", "1795641956", b"60"), ("1795814760", "1795641960", b"172800"), ("1827178073", "1795642073", None),
+                 ("1795641956", "1795641956", None), ("1795641955", "1795641956", None), ("", "1795641956", None),
+                 ("1795642016", None, None), (None, "1795641956", None), ("soon", "1795641956", None), ("-1", "1", None),
+                 ("99999999999999999999", "1795641956", None), ("1795642016", "0", b"1795642016"), ("1:2", "1", None), ("a[$(id)]", "1", None)]
+        self.write_settings("JOBLEDGER_ASK_CONTROLLER=never")
+        for shell in self.each_shell():
+            for end, start, limit in cases:
+                with self.subTest(end=end, start=start):
+                    content = self.prolog(shell, ENVIRONMENTS["24.11"], SLURM_JOB_END_TIME=end, SLURM_JOB_START_TIME=start)
+                    self.assertEqual(re.findall(rb"^time_limit=(.*)$", content, re.M), [limit] if limit else [])
 
     def test_the_file_and_its_directories_have_the_modes_that_the_exporter_needs(self):
         for shell in self.each_shell():
@@ -261,7 +273,7 @@ class Prolog(Snippets):
                     lines = content.split(b"\n")
                     self.assertEqual([x for x in lines if x.startswith(b"name=")], [b"name=" + kept])
                     self.assertEqual([x for x in lines if x.startswith(b"uid=")], [b"uid=1001"])
-                    self.assertEqual(len(lines), 10, content)
+                    self.assertEqual(len(lines), 13, content)
             self.assertFalse(Path("/tmp/jobledger-pwned").exists())
 
     def test_a_name_with_newlines_adds_no_lines(self):
@@ -288,6 +300,9 @@ class Prolog(Snippets):
                 SLURM_JOB_UID="1001\nuid=0",
                 SLURM_JOB_START_TIME="soon",
                 SLURM_JOB_SLUID="s" * 100_000,
+                SLURM_JOB_NUM_NODES="1\nuid=0",
+                SLURM_JOB_RESTART_COUNT="-1",
+                SLURM_NODELIST="node1\nuid=0",
             )
             self.assertEqual(
                 content,
@@ -553,6 +568,95 @@ class Epilog(Snippets):
             self.epilog(shell, SLURMD_NODENAME=None)
             self.assertEqual(self.left_behind(), [], "a node that is not named removes")
 
+    def ended(self, shell, version, **changes):
+        """The file that is left of a job, without what the prolog wrote."""
+        environment = ENVIRONMENTS[version]
+        before = self.prolog(shell, environment)
+        environment = environment | {"SLURM_SCRIPT_CONTEXT": "epilog_slurmd"}
+        if "SLURM_JOB_END_TIME" in environment:
+            environment["SLURM_JOB_END_TIME"] = "1700000042"
+        self.epilog(shell, environment, **changes)
+        self.assertFalse((self.jobs / "42").exists())
+        path = self.jobs / "42.ended"
+        if not path.exists():
+            return None
+        self.assertEqual((self.left_behind(), stat.S_IMODE(path.stat().st_mode)), (["42.ended"], 0o644))
+        content = path.read_bytes()
+        path.unlink()
+        self.assertTrue(content.startswith(before), content)
+        return content.removeprefix(before).decode().split()
+
+    def test_how_the_job_ended_is_added(self):
+        # (SLURM_JOB_EXIT_CODE2, SLURM_JOB_DERIVED_EC) as slurmd 22.05, 24.11 and 26.05 give them: exit 0, exit 3, kill -9 of the
+        # script, a step that exits with 5, one that is killed by 11, the out-of-memory killer, exit 7 of srun without a script.
+        cases = [("0:0", "0", ["exit_code=0", "signal=0", "derived_exit_code=0", "derived_signal=0"]),
+                 ("3:0", "0", ["exit_code=3", "signal=0", "derived_exit_code=0", "derived_signal=0"]),
+                 ("0:9", "0", ["exit_code=0", "signal=9", "derived_exit_code=0", "derived_signal=0"]),
+                 ("0:0", "1280", ["exit_code=0", "signal=0", "derived_exit_code=5", "derived_signal=0"]),
+                 ("0:0", "11", ["exit_code=0", "signal=0", "derived_exit_code=0", "derived_signal=11"]),
+                 ("0:125", "253", ["exit_code=0", "signal=125", "derived_exit_code=0", "derived_signal=125"]),
+                 ("7:0", None, ["exit_code=7", "signal=0"]),
+                 ("7", "x", ["exit_code=7", "signal=7"]),
+                 ("1000:", "-1", []),
+                 ("a\nuid=0:1\nuid=0", "1\nuid=0", [])]
+        for shell in self.each_shell():
+            for code, derived, expected in cases:
+                with self.subTest(code=code, derived=derived):
+                    changes = {"SLURM_JOB_EXIT_CODE2": code, "SLURM_JOB_DERIVED_EC": derived}
+                    self.assertEqual(self.ended(shell, "22.05", **changes), expected)
+                    self.assertEqual(self.ended(shell, "26.05", **changes), ["elapsed=42", *expected])
+
+    def test_what_slurm_does_not_say_leaves_no_file(self):
+        for shell in self.each_shell():
+            for version in ENVIRONMENTS:
+                self.assertIsNone(self.ended(shell, version), "a job that slurmctld does not know")
+            for version in ("20.11", "21.08"):
+                self.assertIsNone(self.ended(shell, version, SLURM_JOB_EXIT_CODE2="0:0"), "without a count of restarts")
+            for version in ("22.05", "26.05"):
+                changes = {"SLURM_JOB_EXIT_CODE2": "0:0", "SLURM_JOB_RESTART_COUNT": "1"}
+                self.assertIsNone(self.ended(shell, version, **changes), "requeued")
+
+    def test_an_epilog_that_is_late_leaves_the_next_run_alone(self):
+        environment = ENVIRONMENTS["23.02"]
+        for shell in self.each_shell():
+            self.prolog(shell, environment, SLURM_JOB_START_TIME="1700000100", SLURM_JOB_RESTART_COUNT="1")
+            self.epilog(shell, environment, SLURM_JOB_EXIT_CODE2="0:0", SLURM_JOB_RESTART_COUNT="1")
+            self.assertEqual(self.left_behind(), ["42"])
+            # Nodes were powered up: the job started after its prolog.
+            changes = {"SLURM_JOB_START_TIME": "1700000200", "SLURM_JOB_END_TIME": "1700000201", "SLURM_JOB_RESTART_COUNT": "1"}
+            self.epilog(shell, environment, SLURM_JOB_EXIT_CODE2="0:0", **changes)
+            self.assertIn("start_time=1700000100\n", (self.jobs / "42.ended").read_text())
+            self.assertIn("elapsed=1\n", (self.jobs / "42.ended").read_text())
+
+    def test_files_of_jobs_that_ended_are_removed_after_some_minutes(self):
+        for shell in self.each_shell():
+            self.prolog(shell, SLURM_JOB_ID="7")
+            for name, minutes in [("1.ended", 12), ("2.ended", 8), ("7", 1000), (".later.9.1", 1000)]:
+                (self.jobs / name).touch()
+                os.utime(self.jobs / name, (time.time() - 60 * minutes,) * 2)
+            (self.jobs / "3.ended").mkdir()
+            os.utime(self.jobs / "3.ended", (0, 0))
+            self.epilog(shell)
+            self.assertEqual(self.left_behind(), [".later.9.1", "2.ended", "3.ended", "7"])
+            self.write_settings("JOBLEDGER_KEEP_ENDED=5")
+            self.epilog(shell)
+            self.assertEqual(self.left_behind(), [".later.9.1", "3.ended", "7"])
+            self.write_settings()
+
+    def test_a_directory_that_others_can_write_is_left_alone(self):
+        for shell in self.each_shell():
+            self.prolog(shell)
+            self.jobs.chmod(0o777)
+            self.epilog(shell, SLURM_JOB_EXIT_CODE2="0:0")
+            self.assertEqual(self.left_behind(), ["42"])
+
+    def test_a_failed_write_fails_no_job(self):
+        for shell in self.each_shell():
+            self.prolog(shell)
+            (self.jobs / "42.ended" / "full").mkdir(parents=True)
+            self.epilog(shell, SLURM_JOB_EXIT_CODE2="0:0")
+            self.assertEqual(self.left_behind(), ["42.ended"], "and no temporary file is left")
+
     def test_links_directories_and_strange_ids(self):
         victim = self.scratch / "victim"
         for shell in self.each_shell():
@@ -597,9 +701,16 @@ class Style(unittest.TestCase):
         self.assertEqual(done.stdout + done.stderr, "")
 
     def test_the_exporter_reads_every_written_key(self):
-        written = re.findall(r"put_(?:text|number|list) (\w+) ", PROLOG.read_text())
+        put = re.compile(r"put_(?:text|number|list|small) (\w+) |printf '(\w+)=%s")
+        written = ["".join(names) for script in (PROLOG, EPILOG) for names in put.findall(script.read_text())]
         parser = (ROOT / "crates/slurm-jobs/src/metadata.rs").read_text()
+        # For who reads the file itself: a list of names is no label.
+        written.remove("node_list")
         self.assertEqual(written, re.findall(r'b"(\w+)" => m\.', parser))
+
+    def test_both_trust_the_same_directories(self):
+        same = re.compile(r"# A directory that nobody.*?^}\n", re.S | re.M)
+        self.assertEqual(*(same.findall(script.read_text()) for script in (PROLOG, EPILOG)))
 
     def test_they_are_executable(self):
         for script in (PROLOG, EPILOG):

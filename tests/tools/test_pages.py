@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # helm-docs makes the chart's README from its template.
 PAGES = sorted(ROOT / path for path, _ in words.files(ROOT) if path.suffix in (".md", ".gotmpl") and ".github" not in path.parts)
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
-LANGUAGES = {"sh", "yaml", "text", "ini", "promql", "rust", "mermaid"}
+LANGUAGES = {"sh", "yaml", "text", "ini", "promql", "python", "rust", "mermaid", "toml"}
 
 
 def anchors(page):

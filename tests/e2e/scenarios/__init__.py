@@ -2,8 +2,8 @@
 
 import importlib
 
-_MODULES = ("kinds", "restarts", "identity", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed", "devices",
-            "bmc", "demo", "package")
+_MODULES = ("kinds", "restarts", "identity", "endings", "report", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed",
+            "devices", "bmc", "demo", "package")
 
 
 def all_scenarios():

@@ -6,7 +6,7 @@ from testbed import gpus as testbed
 from testbed.context import equal, expect, scenario
 from testbed.processes import Failure, wait_for
 
-from .identity import SNIPPETS
+from .identity import installed_snippets
 from .kinds import second_node
 
 _HERE = "/tmp/gpus"
@@ -204,18 +204,13 @@ def gpu_files(context):
             context.eventually(lambda metrics: check(metrics, minors, "gpustat", gpus))
             slurm.cancel_all()
         bed.run(f"rm -rf {gpustat}")
-        for part, path in SNIPPETS.items():
-            bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", path.read_bytes(), 0o755)
-        try:
-            with context.exporter(*flags):
-                minors = submit()
-                context.eventually(lambda metrics: check(metrics, minors, "prolog", gpus))
-                slurm.cancel_all()
-                context.eventually(lambda metrics: equal("jobs with GPUs", metrics.select(_JOBS_GPUS), []))
-                metrics = bed.scrape()
-                for jobid, of_job in minors.items():
-                    for gpu in gpus.of_minors(of_job):
-                        spent = metrics.value("jobledger_job_gpu_allocated_seconds_total", jobid=jobid, uuid=gpu.uuid)
-                        expect(spent, f"job {jobid}: had {gpu.uuid} for {spent} s")
-        finally:
-            bed.run("rm -f /etc/slurm/*.d/jobledger.sh; rm -rf /run/jobledger")
+        with installed_snippets(bed), context.exporter(*flags):
+            minors = submit()
+            context.eventually(lambda metrics: check(metrics, minors, "prolog", gpus))
+            slurm.cancel_all()
+            context.eventually(lambda metrics: equal("jobs with GPUs", metrics.select(_JOBS_GPUS), []))
+            metrics = bed.scrape()
+            for jobid, of_job in minors.items():
+                for gpu in gpus.of_minors(of_job):
+                    spent = metrics.value("jobledger_job_gpu_allocated_seconds_total", jobid=jobid, uuid=gpu.uuid)
+                    expect(spent, f"job {jobid}: had {gpu.uuid} for {spent} s")

@@ -1,5 +1,6 @@
 """The node's power from its BMC: the kernel's own driver, an emulated BMC (testbed/bmc.py)."""
 
+import pathlib
 import time
 
 from testbed import bmc as controllers
@@ -22,17 +23,21 @@ _ROUNDING = 1e-6
 @scenario(unable=devices.no_devices)
 def bmc(context):
     """The node's power is the BMC's and its joules are watts * seconds; what is no reading is absent, with the reason; the BMC is
-    asked at most every 5 s; Lenovo's count of energy is exact."""
+    asked at most every 5 s; Lenovo's count of energy is exact. The helper alone has the device, and no other question passes it."""
     bed = context.bed
     with controllers.emulated(bed) as controller, devices.rapl(bed):
         with context.exporter():
+            _check_holders(context.bed, "jobledger-exporter")
             _power(context, controller)
             _silence(context, controller)
             _no_readings(context, controller)
             _check_pauses(controller)
+        _attack(bed, controller)
         controller.manufacturer, controller.millijoules = controllers.LENOVO, 5_000_000_250
         with context.exporter():
             _energy(context, controller)
+            _helper_ends(context)
+        _drop_in(bed)
 
 
 def _zone(metrics, estimated):
@@ -143,3 +148,73 @@ def _energy(context, controller):
         controller.millijoules += millijoules
         context.eventually(counted(before + millijoules / 1000))
     equal("watts of a counter", context.bed.scrape().select(_WATTS, **_IPMI), [])
+
+
+def _holders(bed, unit):
+    """The unit's exporter and its children: {pid: whether it has the device open}."""
+    main = int(bed.run(f"systemctl show -p MainPID --value {unit}"))
+    pids = [main, *(int(word) for word in bed.run(f"cat /proc/{main}/task/*/children").split())]
+    return main, {pid: "/dev/ipmi0" in bed.run(f"readlink /proc/{pid}/fd/* || true").split() for pid in pids}
+
+
+def _check_holders(bed, unit):
+    """The helper has the device and is confined, the exporter has it not; the helper's pid."""
+    main, holders = _holders(bed, unit)
+    helpers = [pid for pid in holders if bed.run(f"cat /proc/{pid}/comm").strip() == "bmc-helper"]
+    equal("who has the device open", holders, {pid: pid in helpers for pid in holders})
+    equal("helpers", (len(helpers), main in helpers), (1, False))
+    status = dict(line.split(":", 1) for line in bed.run(f"cat /proc/{helpers[0]}/status").splitlines())
+    equal("the helper's filter and capabilities", [status[key].strip() for key in ("Seccomp", "CapPrm", "CapEff", "CapBnd")],
+          ["2", *[f"{0:016x}"] * 3])
+    expect("0" not in status["Uid"].split(), f"the helper is root: {status['Uid']}")
+    equal("descriptors of the helper", len(bed.run(f"ls /proc/{helpers[0]}/fd").split()), 2)
+    return helpers[0]
+
+
+def _attack(bed, controller):
+    """Somebody who took the exporter over can neither flood the BMC nor send it anything else."""
+    script, seconds = f"{bed.inside}/bmc_attack.py", 12
+    bed.agent.put(script, pathlib.Path(controllers.__file__).with_name("bmc_attack.py").read_bytes(), 0o755)
+    # The driver's own questions at the start of the module are no part of it.
+    before = len(controller.asked)
+    words = bed.run(f"python3 -B {script} /opt/testbed/jobledger-exporter {seconds}").split()
+    asked = [question for _, question in list(controller.asked)[before:]]
+    ids, anew_ids, powers, anew_powers, energies, _ = map(int, words)
+    most = seconds // _PAUSE + 1
+    expect(min(ids, powers) > 10 * most, f"no flood: {ids} and {powers} questions")
+    expect(1 <= anew_ids <= most and 1 <= anew_powers <= most, f"asked {anew_ids} and {anew_powers} times in {seconds} s")
+    equal("answers to Lenovo's question", energies, 0)
+    equal("questions at the BMC", (asked.count(controllers.DEVICE_ID), asked.count(controllers.POWER_READING)), (anew_ids, anew_powers))
+    equal("other questions at the BMC", set(asked) - {controllers.DEVICE_ID, controllers.POWER_READING}, set())
+
+
+def _helper_ends(context):
+    """Without its helper the exporter serves on, and says why there is no power."""
+    _, holders = _holders(context.bed, "jobledger-exporter")
+    context.bed.run(f"kill -KILL {next(pid for pid, has in holders.items() if has)}")
+    context.eventually(_measures_nothing("the BMC helper ended"))
+
+
+_UNIT = """[Service]
+Type=notify
+User=jobledger
+Group=jobledger
+CapabilityBoundingSet=
+ExecStart=/opt/testbed/jobledger-exporter --web.listen-address=127.0.0.1:9999
+"""
+
+
+def _drop_in(bed):
+    """By the packages' drop-in the device belongs to the exporter's group until the helper has it, and root alone has it then."""
+    name, units = "testbed-bmc", "/run/systemd/system"
+    drop_in = pathlib.Path(__file__).resolve().parents[3] / "packaging/systemd/drop-ins/bmc.conf"
+    bed.run(f"getent passwd jobledger || useradd --system --user-group jobledger; mkdir -p {units}/{name}.service.d")
+    bed.agent.put(f"{units}/{name}.service", _UNIT.encode(), 0o644)
+    bed.agent.put(f"{units}/{name}.service.d/bmc.conf", drop_in.read_bytes(), 0o644)
+    try:
+        bed.run(f"systemctl daemon-reload && systemctl start {name}")
+        _check_holders(bed, name)
+        equal("the device", bed.run("stat -c '%U:%G %a' /dev/ipmi0").strip(), "root:root 600")
+        expect(bed.agent.call("setpriv --reuid=jobledger --regid=jobledger --init-groups cat /dev/ipmi0")[0] != 0, "it can be opened")
+    finally:
+        bed.run(f"systemctl stop {name}; rm -r {units}/{name}.service {units}/{name}.service.d; systemctl daemon-reload")

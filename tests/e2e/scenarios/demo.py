@@ -26,7 +26,7 @@ def demo(context):
     with play.prologs(bed), context.exporter(), stack.start([bed.exporter], context.options.prometheus) as servers:
         before = set(bed.slurm.jobs())
         with contextlib.redirect_stdout(output):
-            balanced = play.rounds_of_jobs(bed, servers, 1)
+            balanced = play.rounds_of_jobs(bed, servers, context.options.cli, 1)
         expect(balanced and "it balances" in output.getvalue(), output.getvalue())
         rows = summary.rows(servers.prometheus.query, "15m")
         equal("jobs", {row.jobid for row in rows}, set(bed.slurm.jobs()) - before)
@@ -36,6 +36,9 @@ def demo(context):
               {"busy": 1, "idle": 1, "memory-hog": 1, "short": 10})
         equal("names", {row.jobid: row.name for row in rows}, {row.jobid: names[row.jobid] for row in rows})
         (busy,), (idle,), (hog,) = (named[name] for name in ("busy", "idle", "memory-hog"))
+        expect(f"$ jobledger report {busy.jobid} " in output.getvalue() and f"\nJob {busy.jobid}  {busy.name}" in output.getvalue(),
+               output.getvalue())
+        equal("reports", output.getvalue().count("\n  Data: 1 of 1 node"), 2)
         equal("owners", (busy.user, idle.user), tuple(user.name for user in bed.users))
         close("CPU time of the busy one", busy.cpu_seconds, 61, 15)
         expect(idle.cpu_ratio < 0.2, f"the idle one used {idle.cpu_ratio} of its CPUs")

@@ -1,6 +1,6 @@
 """The owner and metadata of jobs; requeued jobs and stale directories."""
 
-import pathlib
+import contextlib
 
 from testbed import cache
 from testbed.context import equal, expect, scenario
@@ -9,7 +9,7 @@ from testbed.processes import wait_for
 from .kinds import check_running, heterogeneous, second_node
 
 _LONG = "while :; do :; done"
-SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
+_SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
 
 
 @scenario()
@@ -66,35 +66,41 @@ def stale_directory(context):
         bed.run("\n".join(f"find {top} -depth -type d -exec rmdir {{}} +" for top in tops))
 
 
-def _no_snippets(bed):
+def no_snippets(bed):
     if bed.name == "host-v1":
         return "the snippets write to the machine's own /run"
     return None
 
 
-@scenario(unable=_no_snippets)
-def metadata(context):
-    """The prolog's file is on the job's info series; the epilog removes the file."""
-    bed, slurm = context.bed, context.slurm
-    for part, path in SNIPPETS.items():
-        bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", pathlib.Path(path).read_bytes(), 0o755)
+@contextlib.contextmanager
+def installed_snippets(bed):
+    """SLURM with our prolog and epilog, for a with block."""
+    for part, path in _SNIPPETS.items():
+        bed.agent.put(f"/etc/slurm/{part}.d/jobledger.sh", path.read_bytes(), 0o755)
     try:
-        with second_node(bed), context.exporter():
-            serial = slurm.submit(bed.users[0], "sleep 600", "--mem=100", "--account=physics", "--job-name=a b\"c\\d")
-            leader = slurm.submit(bed.users[1], heterogeneous(bed, "sleep 600"))
-            jobs = slurm.wait_running(3)
-
-            def check(metrics):
-                check_running(bed, metrics, jobs)
-                info = {jobid: metrics.select("jobledger_job_info", jobid=jobid)[0][0] for jobid in jobs}
-                equal("account", info[serial]["account"], "physics")
-                equal("partition", info[serial]["partition"], bed.partitions[0])
-                for component in set(jobs) - {serial}:
-                    equal(f"het_job_id of {component}", info[component]["het_job_id"], str(leader))
-
-            context.eventually(check)
-            expect(bed.run("ls /run/jobledger/jobs").split(), "the prolog left nothing")
-            slurm.cancel_all()
-            wait_for("the epilogs to remove their files", lambda: not bed.run("ls /run/jobledger/jobs").split(), 60)
+        yield
     finally:
         bed.run("rm -f /etc/slurm/*.d/jobledger.sh; rm -rf /run/jobledger")
+
+
+@scenario(unable=no_snippets)
+def metadata(context):
+    """The prolog's file is on the job's info series; the epilog moves the file."""
+    bed, slurm = context.bed, context.slurm
+    with installed_snippets(bed), second_node(bed), context.exporter():
+        serial = slurm.submit(bed.users[0], "sleep 600", "--mem=100", "--account=physics", "--job-name=a b\"c\\d")
+        leader = slurm.submit(bed.users[1], heterogeneous(bed, "sleep 600"))
+        jobs = slurm.wait_running(3)
+
+        def check(metrics):
+            check_running(bed, metrics, jobs)
+            info = {jobid: metrics.select("jobledger_job_info", jobid=jobid)[0][0] for jobid in jobs}
+            equal("account", info[serial]["account"], "physics")
+            equal("partition", info[serial]["partition"], bed.partitions[0])
+            for component in set(jobs) - {serial}:
+                equal(f"het_job_id of {component}", info[component]["het_job_id"], str(leader))
+
+        context.eventually(check)
+        slurm.cancel_all()
+        moved = sorted(f"{jobid}.ended" for jobid in jobs)
+        wait_for("the epilogs to move the files", lambda: sorted(bed.run("ls -A /run/jobledger/jobs").split()) == moved, 60)

@@ -27,10 +27,10 @@ pub mod networks;
 pub mod nvml;
 #[cfg(feature = "oracle")]
 pub mod oracle;
-#[cfg(feature = "redfish")]
-pub mod redfish;
 pub mod scratch;
 pub mod servers;
+#[cfg(feature = "service")]
+pub mod service;
 pub mod short_jobs;
 pub mod skip;
 pub mod stepd;

@@ -1,4 +1,4 @@
-//! A Redfish service of the tests: it answers each request with what the test says, byte by byte, through TLS or plainly.
+//! An HTTP service of the tests, such as a Redfish one: it answers each request with what the test says, byte by byte, through TLS or plainly.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{sleep, spawn};
 use std::time::Duration;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
 use rustls_pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+use tokio_rustls::rustls::server::{WantsServerCert, WebPkiClientVerifier};
+use tokio_rustls::rustls::{ConfigBuilder, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 /// A certificate authority.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -19,6 +20,7 @@ pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 pub struct Identity {
     /// The certificate, DER.
     pub certificate: Vec<u8>,
+    certificate_pem: String,
     key: KeyPair,
 }
 
@@ -49,11 +51,26 @@ impl Authority {
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().unwrap();
-        Identity { certificate: params.signed_by(&key, &self.0).unwrap().der().to_vec(), key }
+        Identity::new(&params.signed_by(&key, &self.0).unwrap(), key)
     }
 }
 
 impl Identity {
+    fn new(certificate: &Certificate, key: KeyPair) -> Self {
+        Self { certificate: certificate.der().to_vec(), certificate_pem: certificate.pem(), key }
+    }
+
+    /// Certificate and key, PEM.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        format!("{}{}", self.certificate_pem, self.key.serialize_pem())
+    }
+
+    fn config(self, builder: ConfigBuilder<ServerConfig, WantsServerCert>) -> Arc<ServerConfig> {
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
+        Arc::new(builder.with_single_cert(vec![self.certificate.into()], key).unwrap())
+    }
+
     /// As controllers have it from the factory: signed by itself, for another name, expired.
     ///
     /// # Panics
@@ -64,7 +81,7 @@ impl Identity {
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
         params.not_after = rcgen::date_time_ymd(2010, 1, 1);
         let key = KeyPair::generate().unwrap();
-        Self { certificate: params.self_signed(&key).unwrap().der().to_vec(), key }
+        Self::new(&params.self_signed(&key).unwrap(), key)
     }
 }
 
@@ -94,13 +111,15 @@ impl Reply {
     }
 }
 
-/// What a request is answered with: the request's head in, the reply out.
+/// What a request is answered with: the request in, the reply out.
 type Answers = Box<dyn Fn(&str) -> Reply + Send>;
 
 struct State {
     answers: Mutex<Answers>,
     requests: Mutex<Vec<String>>,
     connections: AtomicUsize,
+    under_way: AtomicUsize,
+    most_under_way: AtomicUsize,
 }
 
 /// A service on a loopback port. Its threads end with the test's process.
@@ -118,20 +137,43 @@ impl Service {
     #[must_use]
     pub fn start(identity: Option<Identity>, answers: impl Fn(&str) -> Reply + Send + 'static) -> Self {
         let tls = identity.map(|identity| {
-            let key = PrivateKeyDer::try_from(identity.key.serialize_der()).unwrap();
-            let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-                .with_safe_default_protocol_versions()
-                .unwrap()
-                .with_no_client_auth()
-                .with_single_cert(vec![identity.certificate.into()], key);
-            Arc::new(config.unwrap())
+            let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+            let builder = builder.with_safe_default_protocol_versions().unwrap();
+            identity.config(builder.with_no_client_auth())
         });
+        Self::start_with(tls, answers)
+    }
+
+    /// Starts one that wants a certificate of this authority from its clients.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    #[must_use]
+    pub fn start_for(
+        clients: &Authority,
+        identity: Identity,
+        answers: impl Fn(&str) -> Reply + Send + 'static,
+    ) -> Self {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(clients.0.as_ref().der().clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier.build().unwrap());
+        Self::start_with(Some(identity.config(config)), answers)
+    }
+
+    fn start_with(tls: Option<Arc<ServerConfig>>, answers: impl Fn(&str) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
             answers: Mutex::new(Box::new(answers)),
             requests: Mutex::default(),
             connections: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            most_under_way: AtomicUsize::new(0),
         });
         let of_thread = state.clone();
         spawn(move || {
@@ -160,7 +202,13 @@ impl Service {
         *self.state.answers.lock().unwrap() = Box::new(answers);
     }
 
-    /// The heads of the requests so far.
+    /// The most requests that were under way at once.
+    #[must_use]
+    pub fn most_under_way(&self) -> usize {
+        self.state.most_under_way.load(Ordering::Relaxed)
+    }
+
+    /// The requests so far: the head, and what follows it.
     ///
     /// # Panics
     /// If a thread of it panicked.
@@ -178,10 +226,13 @@ impl Service {
 
 impl State {
     fn serve(&self, mut stream: impl Read + Write) {
-        while let Some(head) = read_head(&mut stream) {
-            let reply = (self.answers.lock().unwrap())(&head);
-            self.requests.lock().unwrap().push(head);
+        while let Some(request) = read_request(&mut stream) {
+            let under_way = self.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+            self.most_under_way.fetch_max(under_way, Ordering::Relaxed);
+            let reply = (self.answers.lock().unwrap())(&request);
+            self.requests.lock().unwrap().push(request);
             sleep(reply.after);
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
             let written = stream.write_all(&reply.bytes).and_then(|()| stream.flush());
             if written.is_err() || reply.close || reply.bytes.is_empty() {
                 return;
@@ -190,8 +241,8 @@ impl State {
     }
 }
 
-/// A request's head; `None` at the end of the connection.
-fn read_head(stream: &mut impl Read) -> Option<String> {
+/// A request; `None` at the end of the connection.
+fn read_request(stream: &mut impl Read) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
         if stream.read(&mut byte).ok()? == 0 {
@@ -199,5 +250,14 @@ fn read_head(stream: &mut impl Read) -> Option<String> {
         }
         head.extend(byte);
     }
-    String::from_utf8(head).ok()
+    let mut request = String::from_utf8(head).ok()?;
+    let length = request
+        .to_lowercase()
+        .split("content-length: ")
+        .nth(1)
+        .map_or(0, |rest| rest.lines().next().and_then(|length| length.parse().ok()).expect("a length"));
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    request.push_str(&String::from_utf8(body).ok()?);
+    Some(request)
 }

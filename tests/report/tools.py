@@ -1,0 +1,65 @@
+"""What the tests of `jobledger` share."""
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/e2e")]
+
+from testbed.processes import free_ports, running, scratch, wait_for  # noqa: E402, F401
+from testbed.prometheus import Prometheus, programs  # noqa: E402
+from testbed.reports import Ran  # noqa: E402, F401
+
+RULES = ROOT / "rules"
+
+
+def program():
+    """The path of jobledger: $JOBLEDGER_CLI, else built by cargo."""
+    given = os.environ.get("JOBLEDGER_CLI")
+    if given:
+        return pathlib.Path(given)
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger"], cwd=ROOT, check=True)
+    return ROOT / "target/debug/jobledger"
+
+
+def demo():
+    """The path of jobledger-demo: $JOBLEDGER_DEMO, else built by cargo."""
+    given = os.environ.get("JOBLEDGER_DEMO")
+    if given:
+        return pathlib.Path(given)
+    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
+    return ROOT / "target/debug/jobledger-demo"
+
+
+@contextlib.contextmanager
+def demo_nodes(*flags, rules=True):
+    """A Prometheus over two demo nodes: itself, and the addresses of the nodes."""
+    with contextlib.ExitStack() as held:
+        directory = held.enter_context(scratch("jobledger-report"))
+        *ports, own = free_ports(3)
+        nodes = [f"127.0.0.1:{port}" for port in ports]
+        for seed, node in enumerate(nodes, 1):
+            command = [str(demo()), "--collector.perf", f"--demo.seed={seed}", "--web.scrapers=127.0.0.1", f"--web.listen-address={node}", *flags]
+            held.enter_context(running(command, directory / f"demo-{seed}.log"))
+        files = f"['{RULES}/recording/*.yaml', '{ROOT}/demo/site.yaml']" if rules else "[]"
+        config = directory / "prometheus.yml"
+        config.write_text(f"global: {{scrape_interval: 5s, scrape_timeout: 5s, evaluation_interval: 15s}}\nrule_files: {files}\nscrape_configs:\n"
+                          f"- job_name: jobledger\n  static_configs: [{{targets: {nodes}}}]\n")
+        prometheus = Prometheus(f"127.0.0.1:{own}")
+        held.enter_context(running([str(programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))[0]), f"--config.file={config}",
+                                    f"--storage.tsdb.path={directory}/data", f"--web.listen-address={prometheus.address}"], directory / "prometheus.log"))
+        yield prometheus, nodes
+
+
+def curves_of(document):
+    """The values of each curve of a report as JSON: {(metric, index of the node, index of the GPU or None): values}."""
+    found, nodes = {}, document["job"]["nodes"]
+    for name, metric in document["curves"]["metrics"].items():
+        for series in metric["series"]:
+            (node,) = [at for at, node in enumerate(nodes) if node["name"] == series["node"]]
+            gpu = series["gpu"] and next(at for at, gpu in enumerate(nodes[node]["gpus"]) if series["gpu"] in (gpu["index"], gpu["uuid"]))
+            found[name.removesuffix("_per_second"), node, gpu] = series["values"]
+    return found
