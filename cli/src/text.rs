@@ -72,9 +72,42 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// Whether a text is of a pattern, in which `*` stands for any text.
+pub(crate) fn is_like(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(start) else { return false };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    for part in middle.split('*') {
+        match text.split_once(part) {
+            Some((_, after)) => text = after,
+            None => return false,
+        }
+    }
+    text.ends_with(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, text) in [
+            ("cpu_*", "cpu_seconds"),
+            ("*", ""),
+            ("*_bytes", "a_bytes"),
+            ("a*b*c", "abbc"),
+            ("a*b*b", "abb"),
+            ("a**a", "aa"),
+        ] {
+            assert!(is_like(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("cpu", "cpus"), ("a*b*c", "acb"), ("a*a", "a"), ("", "a"), ("a*b*b", "ab")] {
+            assert!(!is_like(pattern, text), "{pattern} {text}");
+        }
+        // Many stars cost no more than a few.
+        assert!(!is_like(&"*a".repeat(40), &"a".repeat(39)));
+    }
 
     #[test]
     fn names_do_nothing_to_a_terminal() {

@@ -3,20 +3,11 @@
 The samples are those that the exporter gives, written by hand. sacct is a script. Needs Prometheus.
 """
 
-import contextlib
-import json
-import os
-import subprocess
 import sys
 import time
 import unittest
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests/e2e"))
-
-from testbed.processes import free_ports, running, scratch, wait_for  # noqa: E402
-from testbed.prometheus import Prometheus, programs  # noqa: E402
+from tools import Ran, Samples, program, scratch, server_of
 
 JOB = 'jobid="77",instance="n1:9810"'
 BEGIN = int(time.time()) // 60 * 60 - 7200
@@ -37,16 +28,14 @@ for row in {[
 
 
 def samples():
-    """In OpenMetrics: each series' samples in a row."""
-    families = {}
-
-    def put(name, labels, times, value):
-        series = families.setdefault(name, {}).setdefault(f"{JOB}{labels}", [])
-        series += [(value(at) if callable(value) else value, at) for at in times]
-
+    samples = Samples()
     for start, end, code, state, limit in RUNS:
         after = range(end + 5, end + RETAINED, INTERVAL)
         times = [*range(start + 15, end, INTERVAL), *after]
+
+        def put(name, labels, times, value):
+            samples.put(name, JOB + labels, times, value)
+
         put("jobledger_job_info", ',user="alice"', times, 1)
         put("jobledger_job_start_time_seconds", "", times, start)
         put("jobledger_job_end_time_seconds", "", after, end)
@@ -58,43 +47,25 @@ def samples():
         put("jobledger_job_cpu_seconds_total", ',mode="user"', times, lambda at: CPUS / 2 * (min(at, end) - start))
         if state:
             put("jobledger_job_state_info", f',state="{state}",origin="derived"', after, 1)
-    for name, series in families.items():
-        counter = name.endswith("_total")
-        yield f"# TYPE {name.removesuffix('_total')} {'counter' if counter else 'gauge'}"
-        yield from (f"{name}{{{labels}}} {value} {at}" for labels, points in series.items() for value, at in points)
-    yield "# EOF\n"
+    return samples
 
 
 class Runs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        binary, promtool = programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))
         cls.directory = cls.enterClassContext(scratch("jobledger-runs"))
-        (cls.directory / "samples").write_text("\n".join(samples()))
-        (cls.directory / "config").write_text("global: {}\n")
-        subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", cls.directory / "samples", cls.directory / "data"],
-                       check=True, capture_output=True)
         sacct = cls.directory / "sacct"
         sacct.write_text(SACCT)
         sacct.chmod(0o755)
         (cls.directory / "asked.toml").write_text(f'[slurm]\nsacct = "{sacct}"\n')
         (cls.directory / "not-asked.toml").write_text('[slurm]\nsacct = "never"\n')
-        (port,) = free_ports(1)
-        cls.server = Prometheus(f"127.0.0.1:{port}")
-        cls.enterClassContext(running([str(binary), f"--config.file={cls.directory}/config", f"--storage.tsdb.path={cls.directory}/data",
-                                       f"--web.listen-address={cls.server.address}"], cls.directory / "log"))
-
-        def answers():
-            with contextlib.suppress(OSError):
-                return cls.server.get("status/runtimeinfo")
-
-        wait_for("Prometheus", answers)
+        cls.program = program()
+        cls.server = cls.enterClassContext(server_of(samples()))
 
     def job(self, config, *arguments):
-        done = subprocess.run([os.environ.get("CARGO", "cargo"), "run", "--quiet", "--locked", "-p", "jobledger", "--", f"--config={self.directory}/{config}.toml",
-                               f"--url=http://{self.server.address}", "report", "--format=json", "77", *arguments], cwd=ROOT, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)["job"]
+        ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/{config}.toml", "report", "--format=json", "77", *arguments)
+        self.assertEqual(ran.status, 0, ran.err)
+        return ran.json()["job"]
 
     def test_what_the_epilog_said_is_of_its_run(self):
         first = self.job("not-asked", "--run=1")
@@ -110,6 +81,11 @@ class Runs(unittest.TestCase):
         last = self.job("asked")
         self.assertEqual(last["ended"], {"state": "CANCELLED", "origin": "accounting", "exit_code": 0, "signal": 15})
         self.assertEqual((last["time_limit"], last["queued_seconds"], last["identity"]["account"]), (10800, 80, "physics"))
+
+    def test_a_list_has_what_was_said_of_the_last_run(self):
+        ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "list", "77", "--format=parsable", "--columns=job,state,time")
+        # Half of an hour is a fifth of the limit of the second run; that it failed was said of the first.
+        self.assertEqual((ran.status, ran.out, ran.err), (0, "job|state|time\n77|ended|21 %\n", ""))
 
 
 if __name__ == "__main__":

@@ -54,6 +54,46 @@ def demo_nodes(*flags, rules=True):
         yield prometheus, nodes
 
 
+class Samples:
+    """Samples as an exporter gives them, written by hand: OpenMetrics wants those of a series in a row."""
+
+    def __init__(self):
+        self.families = {}
+
+    def put(self, name, labels, times, value):
+        """A series' samples; the value may be a function of the time."""
+        series = self.families.setdefault(name, {}).setdefault(labels, [])
+        series += [(value(at) if callable(value) else value, at) for at in times]
+
+    def lines(self):
+        for name, series in self.families.items():
+            counter = name.endswith("_total")
+            yield f"# TYPE {name.removesuffix('_total')} {'counter' if counter else 'gauge'}"
+            yield from (f"{name}{{{labels}}} {value} {at}" for labels, points in series.items() for value, at in points)
+        yield "# EOF\n"
+
+
+@contextlib.contextmanager
+def server_of(samples):
+    """A Prometheus that has these samples, and scrapes nothing."""
+    binary, promtool = programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))
+    with scratch("jobledger-samples") as directory:
+        (directory / "samples").write_text("\n".join(samples.lines()))
+        (directory / "config").write_text("global: {}\n")
+        subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", directory / "samples", directory / "data"], check=True, capture_output=True)
+        (port,) = free_ports(1)
+        server = Prometheus(f"127.0.0.1:{port}")
+        with running([str(binary), f"--config.file={directory}/config", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={server.address}"],
+                     directory / "log"):
+
+            def answers():
+                with contextlib.suppress(OSError):
+                    return server.get("status/runtimeinfo")
+
+            wait_for("Prometheus", answers)
+            yield server
+
+
 def curves_of(document):
     """The values of each curve of a report as JSON: {(metric, index of the node, index of the GPU or None): values}."""
     found, nodes = {}, document["job"]["nodes"]

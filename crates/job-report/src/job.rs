@@ -130,7 +130,7 @@ pub struct Node {
     pub values: Values,
     /// Most memory held that the kernel cannot drop, in a scrape.
     pub memory_held_bytes: Option<f64>,
-    /// Whether the node says that it has no GPU for the job: `Some(0)`; `None` if that is not known.
+    /// GPUs and parts of GPUs that the job has there, as the node says; `None` while that is not known.
     pub gpus_held: Option<f64>,
     /// The job's GPUs there.
     pub gpus: Vec<Gpu>,

@@ -14,7 +14,7 @@ pub mod show;
 mod thresholds;
 mod values;
 
-pub use advice::{Advice, Piece, Severity};
+pub use advice::{Advice, Piece, Severity, gpus_never_used};
 pub use curves::{Curve, Curves, Summary};
 pub use job::{Ended, Gpu, Hardware, Identity, Job, Node, Origin, State};
 pub use metric::Metric;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::numbers::Numbers;
+
 /// What a user reads of a piece of advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
@@ -95,8 +97,13 @@ impl Thresholds {
         self.values.get(name).copied()
     }
 
+    /// What was seen of GPUs for a moment says nothing of the rest: whether this was nearly all of their time.
+    pub fn gpus_were_seen(&self, numbers: &Numbers) -> bool {
+        numbers.gpu_seen.is_some_and(|seen| seen >= self.value("gpu_seen"))
+    }
+
     /// The texts of a piece of advice.
-    pub(crate) fn texts(&self, name: &str) -> Option<&Texts> {
+    pub fn texts(&self, name: &str) -> Option<&Texts> {
         self.texts.get(name)
     }
 }

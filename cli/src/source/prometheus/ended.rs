@@ -12,6 +12,8 @@ use crate::{Failure, Kind};
 pub struct EndedJob {
     /// SLURM's number.
     pub id: u64,
+    /// The label of its cluster, if the server has one.
+    pub cluster: String,
     /// Whose it was. An empty string is not known.
     pub user: String,
     /// That of the job.
@@ -96,8 +98,9 @@ impl Prometheus {
         for sample in &answer {
             let get = |name| sample.labels.get(name).unwrap_or_default();
             let (Ok(id), Some(name)) = (get("jobid").parse(), sample.labels.name()) else { continue };
-            let job = jobs.entry((get(&self.scope.cluster_label).to_owned(), id)).or_default();
-            job.id = id;
+            let cluster = get(&self.scope.cluster_label).to_owned();
+            let job = jobs.entry((cluster.clone(), id)).or_default();
+            (job.id, job.cluster) = (id, cluster);
             for (known, label) in
                 [(&mut job.user, "user"), (&mut job.account, "account"), (&mut job.partition, "partition")]
             {

@@ -1,10 +1,12 @@
 //! Many jobs at once, without curves.
 
-use job_report::Job;
+use job_report::{Job, Run};
+use prometheus_api::Sample;
 use tokio::task::JoinSet;
 
 use super::Prometheus;
 use super::find::{self, Found, identities};
+use super::measure::by_job;
 use super::selector::{any_of, matcher, range};
 use crate::Failure;
 use crate::job_id::JobId;
@@ -29,25 +31,43 @@ pub struct Selection {
 const AT_ONCE: usize = 100;
 
 impl Prometheus {
-    /// The last run of each job that was seen in the window, by its start.
-    pub async fn list(&self, selection: &Selection) -> Result<Vec<Job>, Failure> {
+    /// The last run of each job that was seen in the window, by its start; of those alone whose cluster's label and number are wanted.
+    pub async fn list(
+        &self,
+        selection: &Selection,
+        is_wanted: impl Fn(&(String, u64)) -> bool,
+    ) -> Result<Vec<Job>, Failure> {
         let who = self.client.query(&self.who(&selection.matchers()), self.until).await?;
-        let jobs = identities(&who, &self.scope.cluster_label);
+        let mut jobs = identities(&who, &self.scope.cluster_label);
+        jobs.retain(|key, _| is_wanted(key));
         let numbers: Vec<String> = jobs.keys().map(|(_, id)| id.to_string()).collect();
         let mut asking = JoinSet::new();
         for numbers in numbers.chunks(AT_ONCE) {
             let selector = [any_of("jobid", numbers.iter().map(String::as_str))];
             let this = self.clone();
-            asking.spawn(async move { this.measure(&selector, this.until, this.window).await });
+            let endings = format!("last_over_time({}{})", this.endings(&selector), range(this.window));
+            asking.spawn(async move {
+                tokio::try_join!(this.measure(&selector, this.until, this.window), async {
+                    Ok(this.client.query(&endings, this.until).await?)
+                })
+            });
         }
         let mut found = Vec::new();
         while let Some(answers) = asking.join_next().await {
-            let answers = answers.map_err(|error| Failure::other(error.to_string()))??;
+            let (answers, endings) = answers.map_err(|error| Failure::other(error.to_string()))??;
+            let mut endings = by_job(endings, &self.scope.cluster_label);
             for (key, answers) in answers.by_job(&self.scope.cluster_label) {
                 let Some(identity) = jobs.get(&key) else { continue };
                 let mut measured = answers.measured();
                 let Some(last) = measured.runs().pop() else { continue };
                 measured.keep(&last.nodes);
+                // What was said may be of an earlier run.
+                let said = if measured.runs_seen > 1 {
+                    self.said_of(&key, &last).await?
+                } else {
+                    endings.remove(&key).unwrap_or_default()
+                };
+                measured.add_others(&said);
                 let (cluster, id) = key;
                 let cluster = (!cluster.is_empty()).then(|| harmless(&cluster));
                 found.push((
@@ -74,6 +94,16 @@ impl Prometheus {
             .collect();
         jobs.sort_by(|a, b| a.start().total_cmp(&b.start()).then(a.id.cmp(&b.id)));
         Ok(jobs)
+    }
+}
+
+impl Prometheus {
+    /// What prolog and epilog said of a run of a job.
+    async fn said_of(&self, (cluster, id): &(String, u64), run: &Run) -> Result<Vec<Sample>, Failure> {
+        let mut selector = vec![matcher("jobid", "=", &id.to_string())];
+        selector.extend((!cluster.is_empty()).then(|| matcher(&self.scope.cluster_label, "=", cluster)));
+        let endings = self.endings_of_run(&selector, (run.start, run.until), self.until);
+        Ok(self.client.query(&endings, self.until).await?)
     }
 }
 

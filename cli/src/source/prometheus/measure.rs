@@ -74,25 +74,27 @@ pub(super) struct Answers {
     others: Vec<Sample>,
 }
 
+/// Samples of each job, by cluster and number.
+pub(super) fn by_job(samples: Vec<Sample>, cluster_label: &str) -> BTreeMap<(String, u64), Vec<Sample>> {
+    let mut jobs: BTreeMap<(String, u64), Vec<Sample>> = BTreeMap::new();
+    for sample in samples {
+        if let Some(id) = sample.labels.get("jobid").and_then(|id| id.parse().ok()) {
+            let cluster = sample.labels.get(cluster_label).unwrap_or_default().to_owned();
+            jobs.entry((cluster, id)).or_default().push(sample);
+        }
+    }
+    jobs
+}
+
 impl Answers {
     /// Those of each job, by cluster and number.
     pub(super) fn by_job(self, cluster_label: &str) -> BTreeMap<(String, u64), Answers> {
-        let mut jobs: BTreeMap<(String, u64), Answers> = BTreeMap::new();
-        let key = |sample: &Sample| {
-            let cluster = sample.labels.get(cluster_label).unwrap_or_default().to_owned();
-            Some((cluster, sample.labels.get("jobid")?.parse().ok()?))
+        let mut others = by_job(self.others, cluster_label);
+        let of_job = |(key, values)| {
+            let others = others.remove(&key).unwrap_or_default();
+            (key, Answers { values, others })
         };
-        for sample in self.values {
-            if let Some(key) = key(&sample) {
-                jobs.entry(key).or_default().values.push(sample);
-            }
-        }
-        for sample in self.others {
-            if let Some(answers) = key(&sample).and_then(|key| jobs.get_mut(&key)) {
-                answers.others.push(sample);
-            }
-        }
-        jobs
+        by_job(self.values, cluster_label).into_iter().map(of_job).collect()
     }
 
     /// Puts those of a job together.

@@ -6,6 +6,7 @@
 mod ended;
 mod endings;
 mod find;
+mod gpu_times;
 mod list;
 mod measure;
 mod over_time;
@@ -22,6 +23,7 @@ use crate::text::harmless;
 use crate::{Failure, Kind};
 
 pub use ended::EndedJob;
+pub use gpu_times::{GpuTimes, JobGpus};
 pub use list::Selection;
 pub use selector::Scope;
 

@@ -50,13 +50,10 @@ impl Prometheus {
             // Subqueries are evaluated at multiples of their step.
             ((time / HELD_STEPS).max(LEAST_STEP) * 1000.0).ceil(),
         );
-        // How a run ended is known after that, and what was known before its start is of another.
-        let known_at = (end + RETAINED).min(at).max(end);
         let facts = format!(
-            "{} or last_over_time({}{} @ {known_at:.3})",
+            "{} or {}",
             self.hardware(&measured.exporters, range(time.min(86_400.0) + 300.0)),
-            of_job("", &[&any_of("__name__", endings::SERIES)]),
-            range(known_at - start),
+            self.endings_of_run(selector, (start, end), at),
         );
         // Scrapes that had it; and how far apart they are, by a target that answers.
         let one = measured
@@ -101,10 +98,25 @@ impl Prometheus {
     }
 }
 
+/// Of a divided GPU its parts are counted.
+const NOT_DIVIDED: &str = "divided!=\"true\"";
 /// A selector of more hosts than this is dearer than the answer for all of them.
 const MOST_HOSTS: usize = 300;
 
 impl Prometheus {
+    /// What prolog and epilog said of a run. How it ended is known after that, and what was known before its start is of another run.
+    pub(super) fn endings_of_run(&self, selector: &[String], (start, end): (f64, f64), at: f64) -> String {
+        let known_at = (end + RETAINED).min(at).max(end);
+        format!("last_over_time({}{} @ {known_at:.3})", self.endings(selector), range(known_at - start))
+    }
+
+    /// The series of that.
+    pub(super) fn endings(&self, selector: &[String]) -> String {
+        let names = any_of("__name__", endings::SERIES);
+        let matchers: Vec<&str> = selector.iter().map(String::as_str).chain([names.as_str()]).collect();
+        self.scope.selector(&matchers)
+    }
+
     /// What these nodes are, and the grams of CO2 of a kilowatt hour.
     pub(super) fn hardware(&self, exporters: &[(String, String)], range: String) -> String {
         let names = any_of(
@@ -117,7 +129,14 @@ impl Prometheus {
             false => self.scope.selector(&[&names]),
         };
         let factor = self.scope.selector(&[]);
-        format!("last_over_time({nodes}{range}) or max(jobledger:carbon_factor:grams_per_kwh{factor})")
+        let hosts = if exporters.len() <= MOST_HOSTS { vec![NOT_DIVIDED, &hosts] } else { vec![NOT_DIVIDED] };
+        let gpus = self.scope.selector(&hosts);
+        // `or` does not look at names, so that a count of GPUs needs a label of its own.
+        format!(
+            "last_over_time({nodes}{range}) or max(jobledger:carbon_factor:grams_per_kwh{factor}) \
+             or label_replace(count by (instance) (group by (instance, uuid) (last_over_time(jobledger_gpu_info{gpus}{range}))), \
+             \"of\", \"gpus\", \"\", \"\")"
+        )
     }
 }
 
@@ -159,12 +178,12 @@ impl Measured {
             if self.position(&sample.labels).is_some() && self.facts.add(sample) {
                 continue;
             }
-            let Some(name) = sample.labels.name() else {
+            let instance = sample.labels.get("instance");
+            if instance.is_none() {
                 // Grams for each kilowatt hour at the node.
                 self.grams_per_joule = Some(sample.value / 3.6e6);
                 continue;
-            };
-            let instance = sample.labels.get("instance");
+            }
             for (node, _) in self
                 .nodes
                 .iter_mut()
@@ -172,11 +191,12 @@ impl Measured {
                 .filter(|(_, (host, _))| Some(host.as_str()) == instance)
             {
                 let value = Some(sample.value);
-                match name {
-                    "jobledger_node_cpus" => node.hardware.cpus = value,
-                    "jobledger_node_cores" => node.hardware.cores = value,
-                    "jobledger_node_memory_total_bytes" => node.hardware.memory_bytes = value,
-                    _ => {}
+                match sample.labels.name() {
+                    Some("jobledger_node_cpus") => node.hardware.cpus = value,
+                    Some("jobledger_node_cores") => node.hardware.cores = value,
+                    Some("jobledger_node_memory_total_bytes") => node.hardware.memory_bytes = value,
+                    None => node.hardware.gpus = value,
+                    Some(_) => {}
                 }
             }
         }

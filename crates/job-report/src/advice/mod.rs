@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::numbers::Numbers;
 use crate::thresholds::{SHIPPED, Thresholds, ThresholdsError};
 
-pub use pieces::Piece;
+pub use pieces::{Piece, gpus_never_used};
 
 /// How much depends on a piece of advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]

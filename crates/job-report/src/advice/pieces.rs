@@ -114,7 +114,13 @@ fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     }
 }
 
-/// GPUs that were seen and on which nothing ran, with their nodes; and how many the job had alone.
+/// GPUs that a job had alone, that were seen and on which nothing ran: those of the advice `gpu_never_used`.
+pub fn gpus_never_used<'a>(job: &'a Job, thresholds: &Thresholds) -> Vec<&'a Gpu> {
+    let unused = never_used(job, thresholds).map(|(unused, _)| unused).unwrap_or_default();
+    unused.into_iter().map(|(_, gpu)| gpu).collect()
+}
+
+/// The same with their nodes; and how many the job had alone.
 fn never_used<'a>(job: &'a Job, thresholds: &Thresholds) -> Option<(Vec<(&'a Node, &'a Gpu)>, usize)> {
     let (seen, busy) = (thresholds.value("gpu_seen"), thresholds.value("gpu_idle_busy_ratio"));
     let own: Vec<_> = job.gpus().filter(|(_, gpu)| !gpu.shared).collect();
@@ -165,9 +171,8 @@ fn gpu_stopped(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<
 }
 
 fn low_gpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {
-    // What was seen for a moment says nothing of the rest.
-    numbers.gpu_seen.filter(|seen| *seen >= thresholds.value("gpu_seen"))?;
-    numbers.gpu_use.filter(|part| *part < thresholds.value("gpu_low_use_ratio"))
+    let part = numbers.gpu_use.filter(|part| *part < thresholds.value("gpu_low_use_ratio"));
+    part.filter(|_| thresholds.gpus_were_seen(numbers))
 }
 
 fn gpu_low_use(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
