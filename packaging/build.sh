@@ -67,10 +67,11 @@ arrange() {
     install -D -m 755 -t "$tree/share/slurm/epilog.d" slurm/epilog.d/*.sh
     install -D -m 644 -t "$tree/share/slurm" slurm/job_submit.lua
     install -D -m 755 -t "$tree/share/slurmctld" slurm/slurmctld/*.sh
+    install -D -m 644 -t "$tree/share/systemd-digest" packaging/systemd/digest/*
     install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md
     install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
-    install -D -m 644 -t "$tree/doc/cli" CHANGELOG.md packaging/jobledger.toml.example
-    install -D -m 644 -t "$tree/doc/cli/docs" docs/cli.md docs/cli-flags.md docs/export.md docs/hdf5.md docs/mail.md docs/report.md
+    install -D -m 644 -t "$tree/doc/cli" CHANGELOG.md packaging/jobledger.toml.example packaging/digest.toml.example
+    install -D -m 644 -t "$tree/doc/cli/docs" docs/cli.md docs/cli-flags.md docs/digest.md docs/export.md docs/hdf5.md docs/mail.md docs/report.md
     python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
     python3 packaging/dependencies.py --program jobledger licences >"$tree/doc/cli/third-party-licences.txt"
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::digest::policies;
 use crate::job_id::JobId;
 
 /// Reports of SLURM jobs, from what the Jobledger exporter measured
@@ -40,7 +41,7 @@ pub struct Common {
     /// Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml
     #[arg(long, global = true, env = "JOBLEDGER_CONFIG", hide_env = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]
+    /// The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]
     #[arg(long, global = true, value_name = "TIME")]
     pub since: Option<String>,
     /// The latest time to look at
@@ -97,6 +98,10 @@ pub enum Command {
     Export(Export),
     /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
     Mail(Mail),
+    /// Mails users what their ended jobs wasted, by a file of policies
+    Digest(Digest),
+    /// Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that
+    IdleGpus(Digest),
     /// What of this program works here, and what would change it
     Check,
     /// Completions for a shell
@@ -398,6 +403,23 @@ pub struct Mail {
     /// Shows the mail on the standard output and does not send it
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// `jobledger digest` and `jobledger idle-gpus`. Without an option they show a table.
+#[derive(Debug, Args)]
+pub struct Digest {
+    /// The file of policies
+    #[arg(long, value_name = "FILE", default_value = policies::FILE)]
+    pub policies: PathBuf,
+    /// Sends the mails, and does what the policies say
+    #[arg(long, conflicts_with = "dry_run")]
+    pub send: bool,
+    /// Shows the mails and what would be done, and does nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Of this user alone
+    #[arg(long, value_name = "USER")]
+    pub only: Option<String>,
 }
 
 #[cfg(test)]

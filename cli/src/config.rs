@@ -162,12 +162,15 @@ fn read(path: &Path) -> Result<Option<Config>, Failure> {
 
 /// Reads TOML; an unknown key is an error. The text is one line.
 pub fn parse(text: &str) -> Result<Config, String> {
-    toml::from_str(text).map_err(|error| {
-        let line =
-            error.span().map(|span| 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count());
-        let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-        format!("{at}{}", error.message().replace('\n', " "))
-    })
+    toml::from_str(text).map_err(|error| line_of(text, &error))
+}
+
+/// What is wrong, with its line, in one line.
+pub(crate) fn line_of(text: &str, error: &toml::de::Error) -> String {
+    let line =
+        error.span().map(|span| 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count());
+    let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    format!("{at}{}", error.message().replace('\n', " "))
 }
 
 #[cfg(test)]

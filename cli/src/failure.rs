@@ -19,12 +19,21 @@ pub enum Kind {
     NotAllowed = 5,
     /// Some of several jobs failed.
     Some = 6,
+    /// Some mails were not sent.
+    NotSent = 7,
 }
 
 impl Kind {
     /// In the order of their exit statuses.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Other, Self::Usage, Self::NotFound, Self::Incomplete, Self::NotAllowed, Self::Some];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Other,
+        Self::Usage,
+        Self::NotFound,
+        Self::Incomplete,
+        Self::NotAllowed,
+        Self::Some,
+        Self::NotSent,
+    ];
 
     /// As the man page says it.
     pub(crate) fn meaning(self) -> &'static str {
@@ -35,6 +44,7 @@ impl Kind {
             Self::Incomplete => "The report was written, of a part of the job.",
             Self::NotAllowed => "It is another user's job.",
             Self::Some => "Some of several jobs failed, the others are shown.",
+            Self::NotSent => "Some mails were not sent, or jobs not cancelled.",
         }
     }
 }

@@ -9,6 +9,7 @@
 pub mod arguments;
 pub mod commands;
 pub mod config;
+pub mod digest;
 mod documents;
 mod failure;
 pub mod formats;

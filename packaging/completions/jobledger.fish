@@ -28,7 +28,7 @@ complete -c jobledger -n "__fish_jobledger_needs_command" -l url -d 'The URL of 
 complete -c jobledger -n "__fish_jobledger_needs_command" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_needs_command" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_needs_command" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_needs_command" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_needs_command" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_needs_command" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_needs_command" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_needs_command" -l timeout -d 'Seconds for a query and its answer' -r
@@ -48,6 +48,8 @@ complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "compare" -d 'Jo
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "waste" -d 'What ended jobs held and did not use'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "export" -d 'A job\'s data as a file for other programs'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "digest" -d 'Mails users what their ended jobs wasted, by a file of policies'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "idle-gpus" -d 'Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "check" -d 'What of this program works here, and what would change it'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "completions" -d 'Completions for a shell'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "man" -d 'The man page of this program, or of a command'
@@ -68,7 +70,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l url -d 'T
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l timeout -d 'Seconds for a query and its answer' -r
@@ -94,7 +96,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l url -d 'The
 complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand list" -l timeout -d 'Seconds for a query and its answer' -r
@@ -112,7 +114,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l url -d 'Th
 complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand array" -l timeout -d 'Seconds for a query and its answer' -r
@@ -131,7 +133,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l url -d '
 complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand compare" -l timeout -d 'Seconds for a query and its answer' -r
@@ -161,7 +163,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l url -d 'Th
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l timeout -d 'Seconds for a query and its answer' -r
@@ -193,7 +195,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l url -d 'T
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l timeout -d 'Seconds for a query and its answer' -r
@@ -212,7 +214,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l url -d 'The
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l timeout -d 'Seconds for a query and its answer' -r
@@ -225,11 +227,51 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l no-sacct -d
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l policies -d 'The file of policies' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l only -d 'Of this user alone' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l send -d 'Sends the mails, and does what the policies say'
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l dry-run -d 'Shows the mails and what would be done, and does nothing'
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l policies -d 'The file of policies' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l only -d 'Of this user alone' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l send -d 'Sends the mails, and does what the policies say'
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l dry-run -d 'Shows the mails and what would be done, and does nothing'
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand idle-gpus" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand check" -l timeout -d 'Seconds for a query and its answer' -r
@@ -245,7 +287,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l url 
 complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand completions" -l timeout -d 'Seconds for a query and its answer' -r
@@ -261,7 +303,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l url -d 'The 
 complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand man" -l timeout -d 'Seconds for a query and its answer' -r
@@ -277,7 +319,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l url -d 'Th
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l cluster -d 'The cluster, where the server has several' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
-complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l until -d 'The latest time to look at' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l timeout -d 'Seconds for a query and its answer' -r

@@ -32,6 +32,7 @@ CLI_FILES = {
     "usr/bin/jobledger": 0o755,
     **{f"usr/share/jobledger/slurmctld/jobledger-{name}.sh": 0o755 for name in ("mail", "admincomment")},
     **{f"usr/share/man/man1/{path.name}.gz": 0o644 for path in (PACKAGING / "man").iterdir() if path.name != "jobledger-exporter.1"},
+    **{f"usr/share/jobledger/systemd-digest/{path.name}": 0o644 for path in (PACKAGING / "systemd/digest").iterdir()},
     "usr/share/bash-completion/completions/jobledger": 0o644,
     "usr/share/fish/vendor_completions.d/jobledger.fish": 0o644,
 }
@@ -134,6 +135,7 @@ class Packages(unittest.TestCase):
                 self.assertEqual({path: output for path, output in found.items() if not documentation(path)}, wanted)
                 # The manual page and docs/install.md name it so.
                 self.assertIn("usr/share/doc/jobledger/jobledger.toml.example", found)
+                self.assertIn("usr/share/doc/jobledger/digest.toml.example", found)
 
     def test_no_file_is_in_two_packages(self):
         for packages in ([self.in_deb(deb) for deb in (self.deb, self.cli_deb, self.monitoring_deb)],

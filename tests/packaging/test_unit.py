@@ -11,7 +11,7 @@ import unittest
 from itertools import combinations
 from pathlib import Path
 
-from support import DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE, UNIT, environment, flags, settings, values
+from support import CLI, DROP_INS, EXPORTER, PACKAGING, ROOT, SERVICE, UNIT, environment, flags, settings, values
 
 
 def analyze(directory, *words):
@@ -45,6 +45,21 @@ class Unit(unittest.TestCase):
                 done = analyze(self.directory, "verify", "--recursive-errors=no", "--man=no", SERVICE)
                 said = [line for line in done.stderr.splitlines() if SERVICE in line]
                 self.assertEqual((done.returncode, said), (0, []), done.stderr)
+
+    def test_systemd_accepts_the_units_of_mails_about_waste(self):
+        units = sorted((PACKAGING / "systemd/digest").iterdir())
+        self.assertEqual([unit.suffix for unit in units], [".service", ".timer"] * 2)
+        for unit in units:
+            (self.directory / unit.name).write_text(unit.read_text().replace("ExecStart=/usr/bin/jobledger ", f"ExecStart={CLI} "))
+        for unit in units:
+            with self.subTest(unit.name):
+                done = analyze(self.directory, "verify", "--recursive-errors=no", "--man=no", unit.name)
+                self.assertEqual((done.returncode, [line for line in done.stderr.splitlines() if unit.stem in line]), (0, []), done.stderr)
+        for unit in units[::2]:
+            # What they start is a command, and the directory of the history is theirs.
+            (started,) = [value for key, value in settings(unit) if key == "ExecStart"]
+            self.assertTrue((PACKAGING / f"man/jobledger-{started.split()[1]}.1").exists())
+            self.assertEqual((started.split()[0], values(unit, "StateDirectory")), ("/usr/bin/jobledger", ["jobledger-digest"]))
 
     def test_unknown_settings_are_found(self):
         self.place()

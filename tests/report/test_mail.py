@@ -3,51 +3,19 @@
 Needs python3-venv and openssl; aiosmtpd comes from PyPI. live_report.py has the reports in them.
 """
 
-import email
-import email.policy
-import json
 import pathlib
 import socket
 import subprocess
 import unittest
 
-from tools import ROOT, Ran, program, scratch
+from mails import Sink, body, parsed
+from tools import Ran, program, scratch
 
-HERE = pathlib.Path(__file__).resolve().parent
 # mail_job_info, src/slurmctld/agent.c
 ENDED = "Slurm Job_id=7 Name=train Ended, Run time 00:01:00, COMPLETED, ExitCode 0"
 BEGAN = "Slurm Job_id=7 Name=train Began, Queued time 00:00:01"
 # No server listens there.
 NOWHERE = "http://127.0.0.1:1"
-
-
-class Sink:
-    """A server that takes mails."""
-
-    def __init__(self, *arguments):
-        python = subprocess.run([ROOT / "grafana/environment.sh", HERE / "requirements-mail.txt"], capture_output=True, text=True, check=True)
-        command = [python.stdout.strip(), HERE / "mail_sink.py", *arguments]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.port = int(self._process.stdout.readline())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._process.communicate()
-
-    def mail(self):
-        """The next one."""
-        mail = json.loads(self._process.stdout.readline())
-        return mail, parsed(mail["text"])
-
-
-def parsed(text):
-    return email.message_from_string(text, policy=email.policy.default)
-
-
-def body(mail, kind="plain"):
-    return mail.get_body((kind,)).get_content().replace("\r\n", "\n")
 
 
 class Mails(unittest.TestCase):

@@ -3,7 +3,9 @@
 mod array;
 mod check;
 mod compare;
+mod digest;
 mod export;
+mod idle_gpus;
 mod list;
 mod mail;
 mod report;
@@ -48,6 +50,14 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<(), Failur
         Command::Waste(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(waste::run(&options, here))
         }),
+        Command::Digest(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
+            Box::pin(digest::run(&options, here))
+        }),
+        Command::IdleGpus(options) => {
+            with(&Surroundings::new(&arguments.common, environment, "1h")?, |here| {
+                Box::pin(idle_gpus::run(&options, here))
+            })
+        }
         Command::Mail(options) => mail::run(&options, &arguments.common, environment),
         Command::Check => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
             Box::pin(check::run(here))

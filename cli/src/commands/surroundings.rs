@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
-use job_report::{Report, Thresholds};
+use job_report::{Job, Report, Thresholds};
 use prometheus_api::{Client, Options, ProxyEnvironment};
 
 use crate::arguments::{Common, When};
@@ -159,6 +159,23 @@ impl Surroundings {
         self.reports_by(&self.prometheus, selection).await
     }
 
+    /// Reports of all jobs whose cluster's label and number are wanted, without curves, if the user may see all jobs.
+    pub async fn all_reports(
+        &self,
+        is_wanted: impl Fn(&(String, u64)) -> bool,
+    ) -> Result<Vec<Report>, Failure> {
+        if self.privacy != Privacy::Off {
+            let says = "this is of all users' jobs, and this site shows users their own";
+            return Err(Failure::new(Kind::NotAllowed, says));
+        }
+        let jobs = self.prometheus.list(&Selection::default(), is_wanted).await?;
+        Ok(self.reports_of(jobs))
+    }
+
+    fn reports_of(&self, jobs: Vec<Job>) -> Vec<Report> {
+        jobs.into_iter().map(|job| Report::new(job, &self.prometheus.thresholds, Vec::new())).collect()
+    }
+
     /// The same once the ends of all were scraped, or what is known after that time.
     pub async fn reports_after(&self, wait: Duration, selection: &Selection) -> Result<Vec<Report>, Failure> {
         let have_ended =
@@ -167,9 +184,9 @@ impl Surroundings {
     }
 
     async fn reports_by(&self, server: &Prometheus, selection: &Selection) -> Result<Vec<Report>, Failure> {
-        let jobs = server.list(selection).await?;
+        let jobs = server.list(selection, |_| true).await?;
         jobs.iter().try_for_each(|job| self.privacy.check(job.id, &job.identity))?;
-        Ok(jobs.into_iter().map(|job| Report::new(job, &self.prometheus.thresholds, Vec::new())).collect())
+        Ok(self.reports_of(jobs))
     }
 
     /// Asks again and again, with a later end of time, until the answer is whole. A failure that time does not change ends it.

@@ -19,6 +19,7 @@ targets! {
     counters
     device_helper
     device_program
+    digest
     energy
     event_catalogue
     exposition

@@ -1,0 +1,224 @@
+//! `jobledger digest`: mails to users about what their jobs wasted, and tables for staff.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use jiff::Timestamp;
+use job_report::Report;
+
+use super::surroundings::{Surroundings, warn};
+use crate::arguments;
+use crate::digest::calendar;
+use crate::digest::findings::{self, Finding, User};
+use crate::digest::history::{Action, Entry, History};
+use crate::digest::letters::{Period, Templates};
+use crate::digest::policies::Policies;
+use crate::digest::summary::{self, Due, Looked};
+use crate::mail::{Letter, Mailer};
+use crate::source::prometheus::Selection;
+use crate::{Failure, Kind, output};
+
+/// A mail, and what is written down once it was sent.
+pub(super) struct Outgoing {
+    pub(super) to: String,
+    pub(super) letter: Letter,
+    pub(super) entries: Vec<Entry>,
+}
+
+pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Result<(), Failure> {
+    let policies = read(&options.policies, here)?;
+    if policies.policy.is_empty() {
+        return Err(Failure::usage(format!("{}: there is no policy", options.policies.display())));
+    }
+    let templates = templates(&policies)?;
+    let is_workday = is_workday(&policies, here)?;
+    let mut history = history(&policies, options.send)?;
+    if options.send && !is_workday {
+        return output::write(None, b"Today no mails are sent: it is no workday.\n");
+    }
+    let (now, period) = (Timestamp::now(), period(here));
+    let reports = reports(&policies, here).await?;
+    let (found, left_out) = findings::find(&policies, &reports, &here.prometheus.thresholds);
+    let found: Vec<(Finding<'_>, Due)> = found
+        .into_iter()
+        .map(|finding| {
+            let due = Due::of(&finding, &history, &policies.mails, now);
+            (finding, due)
+        })
+        .collect();
+    let looked = Looked { jobs: reports.len(), left_out };
+    if !options.send && !options.dry_run {
+        let page = summary::page(&found, None, &period, looked);
+        let page = page.unwrap_or_else(|| "No policy found anything.\n".to_owned());
+        return output::write(None, page.as_bytes());
+    }
+    let mut mails = Vec::new();
+    let mut users: BTreeMap<&User, Vec<&Finding<'_>>> = BTreeMap::new();
+    for (finding, due) in &found {
+        let is_meant = options.only.as_ref().is_none_or(|only| *only == finding.user.name);
+        if is_meant && matches!(due, Due::Now(_)) {
+            users.entry(&finding.user).or_default().push(finding);
+        }
+    }
+    for (user, findings) in &users {
+        let letter = templates
+            .letter(user, findings, &period, policies.mails.jobs, &here.prometheus.thresholds)
+            .map_err(Failure::usage)?;
+        let entries = findings.iter().map(|finding| entry(finding, now)).collect();
+        mails.push(Outgoing { to: address(&policies, &user.name), letter, entries });
+    }
+    check_number(mails.len(), &policies)?;
+    if options.only.is_none() {
+        mails.extend(summaries(&policies, &found, &period, looked));
+    }
+    hand_over(&mails, options.send, &mut history, here)
+}
+
+/// Reads the file.
+pub(super) fn read(path: &Path, here: &Surroundings) -> Result<Policies, Failure> {
+    let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    Policies::parse(&text, &here.prometheus.thresholds).map_err(wrong)
+}
+
+fn templates(policies: &Policies) -> Result<Templates, Failure> {
+    let wrong = |path: &Path, error: std::io::Error| Failure::usage(format!("{}: {error}", path.display()));
+    let mails = &policies.mails;
+    let text = mails
+        .template
+        .as_deref()
+        .map(|path| std::fs::read_to_string(path).map_err(|error| wrong(path, error)));
+    Templates::new(mails.subject.as_deref(), text.transpose()?.as_deref()).map_err(Failure::usage)
+}
+
+fn is_workday(policies: &Policies, here: &Surroundings) -> Result<bool, Failure> {
+    let mails = &policies.mails;
+    let days = match &mails.holidays {
+        None => Vec::new(),
+        Some(path) => {
+            let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
+            let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+            calendar::holidays(&text).map_err(wrong)?
+        }
+    };
+    Ok(calendar::is_workday(Timestamp::now().to_zoned(here.zone.clone()).date(), mails, &days))
+}
+
+/// Of this process alone if something is to be done.
+pub(super) fn history(policies: &Policies, send: bool) -> Result<History, Failure> {
+    if send { History::open(&policies.history) } else { History::read(&policies.history) }
+}
+
+pub(super) fn period(here: &Surroundings) -> Period {
+    let until = here.prometheus.until;
+    Period { from: until - here.prometheus.window, until, zone: here.zone.clone() }
+}
+
+/// Of all jobs that a policy may look at. Rows of ended jobs say cheaply which are too short, where they are recorded.
+async fn reports(policies: &Policies, here: &Surroundings) -> Result<Vec<Report>, Failure> {
+    let least = policies.least_seconds();
+    let rows = match here.prometheus.ended(&Selection::default()).await {
+        Ok(rows) if least > 0.0 => rows,
+        _ => Vec::new(),
+    };
+    let is_short =
+        |start: Option<f64>, end: Option<f64>| start.zip(end).is_some_and(|(start, end)| end - start < least);
+    let short: BTreeSet<(String, u64)> = rows
+        .into_iter()
+        .filter(|job| is_short(job.start, job.end))
+        .map(|job| (job.cluster, job.id))
+        .collect();
+    here.all_reports(|job| !short.contains(job)).await
+}
+
+fn entry(finding: &Finding<'_>, now: Timestamp) -> Entry {
+    Entry {
+        time: now,
+        action: Action::Mail,
+        cluster: finding.user.cluster.clone(),
+        user: finding.user.name.clone(),
+        policy: finding.policy.name.clone(),
+        jobs: finding.jobs.iter().map(|job| job.report.job.id).collect(),
+        start: None,
+        why: None,
+    }
+}
+
+/// Where a user's mail goes.
+pub(super) fn address(policies: &Policies, user: &str) -> String {
+    policies.addresses.get(user).map_or(user, String::as_str).to_owned()
+}
+
+/// More mails than a site expects are a mistake in a policy, or one of the data.
+pub(super) fn check_number(mails: usize, policies: &Policies) -> Result<(), Failure> {
+    let most = policies.mails.most;
+    if mails <= most {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{mails} users would get a mail, more than mails.most = {most}: nothing is sent"
+    )))
+}
+
+fn summaries(
+    policies: &Policies,
+    found: &[(Finding<'_>, Due)],
+    period: &Period,
+    looked: Looked,
+) -> Vec<Outgoing> {
+    let to = |addresses: &[String]| addresses.join(", ");
+    let staff = (None, to(&policies.summary.staff));
+    let coordinators =
+        policies.summary.coordinators.iter().map(|(account, who)| (Some(account.as_str()), to(who)));
+    let page = |(account, to): (Option<&str>, String)| {
+        let text = summary::page(found, account, period, looked)?;
+        let whose = account.map(|account| format!(" of account {account}")).unwrap_or_default();
+        let letter = Letter { subject: format!("What jobs{whose} had and did not use"), text };
+        (!to.is_empty()).then_some(Outgoing { to, letter, entries: Vec::new() })
+    };
+    std::iter::once(staff).chain(coordinators).filter_map(page).collect()
+}
+
+/// Sends mails, or shows them. Each is written down once it was handed over.
+pub(super) fn hand_over(
+    mails: &[Outgoing],
+    send: bool,
+    history: &mut History,
+    here: &Surroundings,
+) -> Result<(), Failure> {
+    let mailer = Mailer::new(&here.config.mail)?;
+    let mut failed = 0;
+    for mail in mails {
+        // A number is what the exporter has of a user without a name.
+        let to = match mail.to.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Err(Failure::other(format!("user {} has no name: [addresses] can have one", mail.to))),
+            false => mailer.addresses(&mail.to),
+        };
+        let message = to.and_then(|to| Ok((mailer.message(&mail.letter, &to)?, to)));
+        let done = message.and_then(|(message, to)| {
+            if send {
+                mailer.send(&message)
+            } else {
+                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+                let Letter { subject, text } = &mail.letter;
+                output::write(
+                    None,
+                    format!("To: {}\nSubject: {subject}\n\n{text}\n", to.join(", ")).as_bytes(),
+                )
+            }
+        });
+        match done {
+            // What was sent and cannot be written down ends the run: the next one would send it again.
+            Ok(()) if send => mail.entries.iter().try_for_each(|entry| history.add(entry.clone()))?,
+            Ok(()) => {}
+            Err(failure) => {
+                failed += 1;
+                warn(&failure.says);
+            }
+        }
+    }
+    if failed == 0 {
+        return Ok(());
+    }
+    Err(Failure::new(Kind::NotSent, format!("{failed} of {} mails were not sent", mails.len())))
+}

@@ -1,0 +1,103 @@
+//! Which jobs are meant: by who they are, and by their numbers.
+
+use std::collections::BTreeMap;
+
+use job_report::{Report, Thresholds};
+use serde::Deserialize;
+
+use super::bounds::Bounds;
+use super::number::Number;
+use crate::text::is_like;
+
+/// Conditions of jobs; all that are set have to hold. In a list `*` stands for any text, and one of it has to be that of the job.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Which {
+    users: Vec<String>,
+    accounts: Vec<String>,
+    partitions: Vec<String>,
+    qos: Vec<String>,
+    /// Of jobs.
+    names: Vec<String>,
+    clusters: Vec<String>,
+    /// All nodes of the job have to be among them.
+    nodelist: Vec<String>,
+    /// `COMPLETED`, `OUT_OF_MEMORY`, ...
+    states: Vec<String>,
+    /// An unknown key is no name of a number, and so an error.
+    #[serde(flatten)]
+    numbers: BTreeMap<Number, Bounds>,
+}
+
+impl Which {
+    /// Whether nothing is set.
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether all conditions hold. What is not known fulfils none.
+    pub fn has(&self, report: &Report, thresholds: &Thresholds) -> bool {
+        let (job, who) = (&report.job, &report.job.identity);
+        let one = |patterns: &[String], text: &str| {
+            patterns.is_empty() || patterns.iter().any(|pattern| is_like(pattern, text))
+        };
+        let state = job.ended.as_ref().map(|ended| ended.state.as_str()).unwrap_or_default();
+        one(&self.users, &who.user)
+            && one(&self.accounts, &who.account)
+            && one(&self.partitions, &who.partition)
+            && one(&self.qos, &who.qos)
+            && one(&self.names, &who.name)
+            && one(&self.clusters, job.cluster.as_deref().unwrap_or_default())
+            && one(&self.states, state)
+            && job.nodes.iter().all(|node| one(&self.nodelist, &node.name))
+            && self.numbers.iter().all(|(number, bounds)| bounds.hold(number.of(report, thresholds)))
+    }
+
+    /// Seconds that a job of it ran at least.
+    pub(super) fn least_seconds(&self) -> f64 {
+        self.numbers.get(&Number::RunMinutes).and_then(Bounds::least).unwrap_or(0.0) * 60.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn has(which: &str) -> bool {
+        let which: Which = toml::from_str(which).unwrap();
+        which.has(&testing::report(testing::job()), &testing::THRESHOLDS)
+    }
+
+    #[test]
+    fn all_conditions_have_to_hold() {
+        assert!(
+            has("") && has("users = [\"x\", \"atur*\"]\naccounts = [\"math\"]\nstates = [\"COMPLETED\"]")
+        );
+        assert!(has("nodelist = [\"node1\", \"node2\"]") && !has("nodelist = [\"node1\"]"));
+        assert!(has(
+            "names = [\"ordinals*\"]\nqos = [\"*gpu\"]\nclusters = [\"della\"]\npartitions = [\"gpu\"]"
+        ));
+        assert!(!has("partitions = [\"cpu\"]") && !has("users = [\"aturing\"]\naccounts = [\"physics\"]"));
+        assert!(has("run_minutes = \">= 60\"\ngpu_use = \"> 0, < 50 %\"") && !has("gpu_use = \">= 50 %\""));
+    }
+
+    #[test]
+    fn what_is_no_condition_is_an_error() {
+        let error = |which: &str| toml::from_str::<Which>(which).unwrap_err().to_string();
+        assert!(
+            error("run_hours = \"> 1\"")
+                .contains("unknown variant `run_hours`, expected one of `run_minutes`")
+        );
+        assert!(error("gpu_use = \"50\"").contains("are no bounds"), "{}", error("gpu_use = \"50\""));
+    }
+
+    #[test]
+    fn the_least_time_is_that_of_the_bounds() {
+        let least = |which: &str| toml::from_str::<Which>(which).unwrap().least_seconds();
+        assert_eq!(
+            [least("run_minutes = \">= 30\""), least("run_minutes = \"< 30\""), least("")],
+            [1800.0, 0.0, 0.0]
+        );
+    }
+}
