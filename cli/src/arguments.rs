@@ -94,6 +94,8 @@ pub enum Command {
     Compare(Compare),
     /// What ended jobs held and did not use
     Waste(Waste),
+    /// What running jobs do now, live
+    Top(Top),
     /// A job's data as a file for other programs
     Export(Export),
     /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
@@ -288,6 +290,49 @@ pub enum Kind {
     Gpu,
     /// Memory above the highest peak of a node
     Memory,
+}
+
+/// `jobledger top`
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Jobs of this user [default: all that you may see]
+    #[arg(short, long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Jobs of this account
+    #[arg(short = 'A', long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Jobs in this partition
+    #[arg(short, long, value_name = "NAME")]
+    pub partition: Option<String>,
+    /// What comes first
+    #[arg(short, long, value_name = "COLUMN", default_value = "idle")]
+    pub sort: TopSort,
+    /// Seconds between two looks
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=3600))]
+    pub delay: u32,
+    /// Minutes over which what jobs use is a mean: some scrapes
+    #[arg(long, value_name = "MINUTES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1440))]
+    pub over: u32,
+    /// Prints the table once
+    #[arg(short = '1', long)]
+    pub once: bool,
+}
+
+/// What jobs are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TopSort {
+    /// Idle GPUs, then idle cores
+    Idle,
+    /// Idle cores
+    Cores,
+    /// Memory that is held
+    Memory,
+    /// Power
+    Power,
+    /// The earliest start
+    Time,
+    /// The number
+    Job,
 }
 
 /// `jobledger export`

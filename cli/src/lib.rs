@@ -21,5 +21,6 @@ pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;
+pub mod top;
 
 pub use failure::{Failure, Kind};

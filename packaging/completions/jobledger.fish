@@ -46,6 +46,7 @@ complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "list" -d 'Jobs,
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "array" -d 'How the elements of an array differ'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "compare" -d 'Jobs side by side, and how well they scale'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "waste" -d 'What ended jobs held and did not use'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "top" -d 'What running jobs do now, live'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "export" -d 'A job\'s data as a file for other programs'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "digest" -d 'Mails users what their ended jobs wasted, by a file of policies'
@@ -175,6 +176,34 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l no-sacct -
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s u -l user -d 'Jobs of this user [default: all that you may see]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s A -l account -d 'Jobs of this account' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s p -l partition -d 'Jobs in this partition' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s s -l sort -d 'What comes first' -r -f -a "idle\t'Idle GPUs, then idle cores'
+cores\t'Idle cores'
+memory\t'Memory that is held'
+power\t'Power'
+time\t'The earliest start'
+job\t'The number'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s d -l delay -d 'Seconds between two looks' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l over -d 'Minutes over which what jobs use is a mean: some scrapes' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s 1 -l once -d 'Prints the table once'
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s o -l output -d 'The file, whose name says its format: .csv, .parquet, .json, .h5; the directory of the archive with --layout=clustercockpit' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l layout -d 'How the data is laid out: wide or long (.csv, .parquet; wide if not set), slurm (.h5, as SLURM\'s profile plugin), clustercockpit, supremm (.json)' -r -f -a "wide\t'A column for each metric'
 long\t'A row for each value'

@@ -10,6 +10,7 @@ mod list;
 mod mail;
 mod report;
 mod surroundings;
+mod top;
 mod waste;
 
 use std::future::Future;
@@ -47,6 +48,9 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<(), Failur
                 Box::pin(compare::run(&options, here))
             })
         }
+        Command::Top(options) => with(&Surroundings::new(&arguments.common, environment, "1d")?, |here| {
+            Box::pin(top::run(&options, here))
+        }),
         Command::Waste(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(waste::run(&options, here))
         }),

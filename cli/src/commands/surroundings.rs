@@ -148,7 +148,12 @@ impl Surroundings {
         self.patiently(wait, async |server| self.report_by(server, wanted).await, has_ended).await
     }
 
-    async fn report_by(&self, server: &Prometheus, wanted: &Wanted<'_>) -> Result<Report, Failure> {
+    /// The same from a server at another time.
+    pub(super) async fn report_by(
+        &self,
+        server: &Prometheus,
+        wanted: &Wanted<'_>,
+    ) -> Result<Report, Failure> {
         let report = server.report(wanted).await?;
         self.privacy.check(report.job.id, &report.job.identity)?;
         Ok(report)
@@ -251,7 +256,7 @@ fn thresholds(config: &Config) -> Result<Thresholds, Failure> {
     Thresholds::parse(&text).map_err(|error| wrong(error.to_string()))
 }
 
-fn now() -> f64 {
+pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 

@@ -32,6 +32,8 @@ pub fn percent(ratio: f64) -> String {
 
 /// A number with three digits that count: `1.97`, `48`, `1240`.
 pub fn digits(value: f64) -> String {
+    // An empty sum of floats is -0, which nobody wants to read.
+    let value = value + 0.0;
     let places = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
         size if size >= 9.995 => 1,
@@ -74,6 +76,7 @@ mod tests {
             [percent(0.0), percent(0.099), percent(0.49), percent(1.0)],
             ["0 %", "9.9 %", "49 %", "100 %"]
         );
+        assert_eq!([digits(-0.0), bytes(-0.0), digits(-0.5)], ["0", "0 B", "-0.5"]);
         assert_eq!(
             [digits(1.97), digits(48.0), digits(1240.4), digits(0.2), digits(99.96)],
             ["1.97", "48", "1240", "0.2", "100"]

@@ -118,7 +118,7 @@ impl Selection {
     }
 
     /// Of each of the jobs that were named, or of all.
-    fn matchers(&self) -> Vec<Vec<String>> {
+    pub(super) fn matchers(&self) -> Vec<Vec<String>> {
         let mut common = self.owner();
         common.extend(self.array.map(|array| matcher("array_job_id", "=", &array.to_string())));
         if self.ids.is_empty() {

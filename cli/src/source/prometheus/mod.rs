@@ -10,6 +10,7 @@ mod gpu_times;
 mod list;
 mod measure;
 mod over_time;
+mod running;
 pub use over_time::{OF_PAGES, OF_REPORTS};
 mod selector;
 
@@ -25,6 +26,7 @@ use crate::{Failure, Kind};
 pub use ended::EndedJob;
 pub use gpu_times::{GpuTimes, JobGpus};
 pub use list::Selection;
+pub use running::RunningJob;
 pub use selector::Scope;
 
 /// A server.

@@ -15,7 +15,7 @@ pub struct Scope {
 
 /// Every label of the series that reports read, but those of --metric.job-labels: a user's name may be known later than the job, and two series
 /// of one counter are then one. Of targets that are scraped twice one counts, so `job` is not there.
-const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, device, direction, domain, export, filesystem, gpu, kind, level, method, mode, \
+pub(super) const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, device, direction, domain, export, filesystem, gpu, kind, level, method, mode, \
 mountpoint, pipe, port, precision, resource, socket, type, uuid, width";
 /// Those that distinguish metrics, nodes and GPUs; over the others parts are added up.
 const KEPT_LABELS: &str = "__name__, jobid, instance, slurm_node, direction, domain, gpu, kind, mode, pipe, precision, resource, type, uuid";

@@ -1,0 +1,67 @@
+"""Jobs whose numbers are known, as samples that an exporter would have given of them until an hour from now."""
+
+import time
+
+from tools import Samples
+
+GIB = 1 << 30
+MINUTE, HOUR, DAY = 60, 3600, 86400
+NOW = int(time.time())
+INTERVAL = 60
+
+
+def quoted(text):
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+class Jobs:
+    """Jobs on nodes of 8 cores, 128 GiB and 4 GPUs and parts of GPUs."""
+
+    def __init__(self):
+        self.samples = Samples()
+        for node in ("n1", "n2"):
+            times = range(NOW - 3 * DAY, NOW + HOUR, INTERVAL)
+            for name, value in (("cpus", 8), ("cores", 8), ("memory_total_bytes", 128 * GIB)):
+                self.samples.put(f"jobledger_node_{name}", f'instance="{node}:9810"', times, value)
+            # The third one is divided into two.
+            for uuid, divided in (("A", False), ("B", False), ("C", True), ("C1", False), ("C2", False)):
+                self.samples.put("jobledger_gpu_info", f'instance="{node}:9810",uuid="{uuid}",divided="{str(divided).lower()}"', times, 1)
+
+    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", nodes=1, array="", gap=()):
+        """A job on n1. Each of its GPUs was busy until a time. It still runs if there is no end; in a gap nothing was scraped."""
+        labels = f'jobid="{number}",instance="n1:9810"'
+        after = range(end + 5, end + 300, INTERVAL) if end else range(0)
+        times = [at for at in [*range(start + 15, end or NOW + HOUR, INTERVAL), *after] if not (gap and gap[0] < at < gap[1])]
+
+        def put(metric, times, value, more=""):
+            self.samples.put(f"jobledger_job_{metric}", labels + more, times, value)
+
+        def ran(at):
+            return min(at, end or at) - start
+
+        def seen(at):
+            """Without the gap: GPUs have their time by samples."""
+            return ran(at) - (gap[1] - gap[0] if gap and at > gap[0] else 0)
+
+        element = f',array_job_id="{array.split("_")[0]}",array_task_id="{array.split("_")[1]}"' if array else ""
+        put("info", times, 1, f',user="{user}",account="{account}",partition="gpu",name="{quoted(name)}"{element}')
+        put("start_time_seconds", times, start)
+        if end:
+            put("end_time_seconds", after, end)
+        put("nodes_asked", times, nodes)
+        put("cpus", times, cpus)
+        put("gpus", times, len(gpus))
+        put("allocated_cpu_seconds_total", times, lambda at: cpus * ran(at))
+        put("cpu_seconds_total", times, lambda at: used * ran(at), ',mode="user"')
+        put("memory_limit_bytes", times, limit * GIB)
+        put("memory_peak_bytes", times, peak * GIB)
+        put("memory_anon_bytes", times, peak * GIB / 2)
+        put("memory_shmem_bytes", times, peak * GIB / 4)
+        put("energy_joules_total", times, lambda at: 150 * ran(at), ',domain="package"')
+        for index, busy_until in enumerate(gpus):
+            gpu = f',gpu="{index}",uuid="GPU-{number}-{index}"'
+            put("gpu_info", times, 1, gpu + f',model="A100",minor="{index}",profile="",shared="false"')
+            put("gpu_allocated_seconds_total", times, ran, gpu)
+            put("gpu_energy_joules_total", times, lambda at: 250 * ran(at), gpu)
+            put("gpu_busy_seconds_total", times, lambda at, busy=busy_until: min(seen(at), max(0, busy - start)), gpu)
+            put("gpu_idle_seconds_total", times, lambda at, busy=busy_until: seen(at) - min(seen(at), max(0, busy - start)), gpu)
