@@ -15,6 +15,7 @@ use crate::text::harmless;
 
 const START: &str = "jobledger_job_start_time_seconds";
 const END: &str = "jobledger_job_end_time_seconds";
+const INFO: &str = "jobledger_job_info";
 const GPU_INFO: &str = "jobledger_job_gpu_info";
 const GPUS: &str = "jobledger_job_gpus";
 
@@ -123,9 +124,14 @@ impl Prometheus {
         let values = self.scope.parts(&format!("last_over_time({wanted}{range})"));
         let (start, end, info) = (of(START, &of_jobs("")), of(END, &of_jobs("")), of(GPU_INFO, &of_jobs("")));
         // What runs now; the GPUs; and without a name: how often the start changed on a node.
+        // VictoriaMetrics counts the first sample as a change, too: how often a label that never changes did is taken off.
+        let on = format!("(jobid, instance, slurm_node, {cluster})");
+        let changes = |series: &str| format!("max by {on} (changes({series}{range}))");
         let others = format!(
-            "{start} unless on (jobid, instance, slurm_node, {cluster}) {end} or last_over_time({info}{range}) \
-             or max by (jobid, {cluster}) (changes({start}{range}))"
+            "{start} unless on {on} {end} or last_over_time({info}{range}) \
+             or max by (jobid, {cluster}) ({} - on {on} {})",
+            changes(&start),
+            changes(&of(INFO, &of_jobs("")))
         );
         let (values, others) =
             tokio::try_join!(self.client.query(&values, at), self.client.query(&others, at))?;

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves) and from Prometheus 3, beside Prometheus 2.
+
+Not in CI: `make report-elsewhere`. The program is $JOBLEDGER_CLI, or it is built. Ends with 1 where something differs by more than what follows from
+how a server computes rates.
+"""
+
+import json
+import math
+import os
+import pathlib
+import re
+import sys
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(ROOT / "tests/scale")]
+
+import test_digest  # noqa: E402
+import test_runs  # noqa: E402
+import test_top  # noqa: E402
+from tools import Ran, free_ports, program, running, scratch, server_of, wait_for  # noqa: E402
+from victoria import programs  # noqa: E402
+
+# Of a curve's value, which is a rate; all others are the same but for their last digits.
+RATES = 0.05
+EQUAL = 1e-9
+POLICIES = 'history = "{directory}/history"\n' + test_digest.POLICIES.format(days=test_digest.ALWAYS, most=200) + test_digest.IDLE
+
+# What is asked of which jobs.
+COMMANDS = {
+    "runs": [["report", "77", "--format=json"], ["report", "77", "--format=json", "--run=1"], ["list", "77", "--format=json"]],
+    "ended": [["report", "101", "--format=json"], ["report", "103"], ["list", "--user=all", "--since=3d", "--format=json"], ["compare", "101", "102", "--format=json"],
+              ["digest", "--policies={directory}/digest.toml"]],
+    "running": [["report", "201", "--format=json"], ["list", "--user=all", "--format=json"], ["idle-gpus", "--policies={directory}/digest.toml"]],
+    "now": [["top", "--once"], ["report", "305_3", "--format=json"]],
+}
+SAMPLES = {"runs": test_runs.samples, "ended": test_digest.digest_jobs, "running": test_digest.running_jobs, "now": test_top.jobs}
+
+
+class Victoria:
+    """A VictoriaMetrics that has some samples."""
+
+    def __init__(self, samples):
+        self._samples = samples
+
+    def __enter__(self):
+        self._directory = scratch("jobledger-victoria")
+        directory = self._directory.__enter__()
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        self._server = running([str(programs("sid") / "victoria-metrics"), f"-storageDataPath={directory}/data", f"-httpListenAddr={self.address}",
+                                "-search.latencyOffset=0s", "-retentionPeriod=1y", "-memory.allowedPercent=20"], directory / "log")
+        self._server.__enter__()
+        wait_for("VictoriaMetrics", self.is_up)
+        for name, series in self._samples.families.items():
+            lines = (f"{name}{{{labels}}} {value} {at * 1000}" for labels, points in series.items() for value, at in points)
+            self.ask("/api/v1/import/prometheus", "\n".join(lines).encode())
+        self.ask("/internal/force_flush")
+        return self
+
+    def ask(self, path, body=None):
+        with urllib.request.urlopen(f"http://{self.address}{path}", data=body, timeout=120) as answer:
+            return answer.read() or b"ok"
+
+    def is_up(self):
+        try:
+            return self.ask("/health")
+        except OSError:
+            return None
+
+    def __exit__(self, *error):
+        self._server.__exit__(*error)
+        self._directory.__exit__(*error)
+
+
+def differences(one, other, where="", limit=EQUAL):
+    """Where two documents differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys()):
+            if key not in one or key not in other:
+                yield f"{where}.{key}: {one.get(key)!r}, {other.get(key)!r}"
+            else:
+                yield from differences(one[key], other[key], f"{where}.{key}", RATES if key == "curves" else limit)
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for at, pair in enumerate(zip(one, other)):
+            yield from differences(*pair, f"{where}[{at}]", limit)
+    elif isinstance(one, float | int) and isinstance(other, float | int):
+        if not math.isclose(one, other, rel_tol=limit, abs_tol=1e-9):
+            yield f"{where}: {one}, {other}"
+    elif one != other:
+        yield f"{where}: {one!r}, {other!r}"
+
+
+def shown(server, cli, command, until):
+    """What a command writes: a document where it is one. `top` looks at its own time, which is left out."""
+    with scratch("jobledger-elsewhere") as directory:
+        (directory / "digest.toml").write_text(POLICIES.replace("{directory}", str(directory)))
+        ran = Ran(cli, f"http://{server}", *[word.replace("{directory}", str(directory)) for word in command], "--no-sacct", f"--until={until}")
+    if ran.status:
+        return f"exit {ran.status}: {ran.err}"
+    try:
+        return json.loads(ran.out)
+    except ValueError:
+        return re.sub(r"\d\d:\d\d:\d\d", "TIME", ran.out).splitlines() if command[0] == "top" else ran.out.splitlines()
+
+
+def main():
+    cli, failed = program(), 0
+    for name, make in SAMPLES.items():
+        # All look at the same time, so that the same samples are within their windows.
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        samples = make()
+        os.environ["JOBLEDGER_PROMETHEUS"] = "2"
+        with server_of(samples) as two, Victoria(samples) as victoria:
+            os.environ["JOBLEDGER_PROMETHEUS"] = "3"
+            with server_of(samples) as three:
+                for command in COMMANDS[name]:
+                    truth = shown(two.address, cli, command, until)
+                    for other, address in (("Prometheus 3", three.address), ("VictoriaMetrics", victoria.address)):
+                        found = list(differences(truth, shown(address, cli, command, until)))
+                        failed += bool(found)
+                        print("FAIL" if found else "ok  ", other, " ".join(command[:2]), *found[:12], sep="  " if not found else "\n     ", flush=True)
+    print(f"{failed} differ" if failed else "all are the same")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
