@@ -1,6 +1,8 @@
 //! `jobledger top`
 
+use std::future::Future;
 use std::io::IsTerminal;
+use std::pin::Pin;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
@@ -61,6 +63,22 @@ fn terminal_failed(error: std::io::Error) -> Failure {
     Failure::other(format!("the terminal: {error}"))
 }
 
+/// What the server was asked for.
+enum Answer {
+    Jobs(Result<(Vec<RunningJob>, f64), Failure>),
+    Page(Result<String, Failure>),
+}
+
+type Question<'a> = Pin<Box<dyn Future<Output = Answer> + 'a>>;
+
+/// The answer, once there is a question.
+async fn answer(question: &mut Option<Question<'_>>) -> Answer {
+    match question {
+        Some(question) => question.await,
+        None => std::future::pending().await,
+    }
+}
+
 async fn live(
     terminal: &mut DefaultTerminal,
     screen: &mut Screen,
@@ -70,6 +88,8 @@ async fn live(
 ) -> Result<(), Failure> {
     let delay = Duration::from_secs(options.delay.into());
     let (mut events, mut next) = (events(), Instant::now() + delay);
+    // A key is answered also while the server is waited for; a later question takes the place of an earlier one.
+    let mut question: Option<Question<'_>> = None;
     loop {
         terminal.draw(|frame| screen.draw(frame)).map_err(terminal_failed)?;
         let ask = tokio::select! {
@@ -79,23 +99,27 @@ async fn live(
                 Some(Err(error)) => return Err(terminal_failed(error)),
                 None => return Ok(()),
             },
-            () = sleep_until(next) => Some(Ask::Look),
+            () = sleep_until(next), if question.is_none() => Some(Ask::Look),
+            answer = answer(&mut question) => {
+                question = None;
+                next = Instant::now() + delay;
+                match answer {
+                    Answer::Jobs(Ok((jobs, at))) => screen.show(jobs, (at, clock(at, here))),
+                    Answer::Page(Ok(text)) => screen.cover(text),
+                    Answer::Jobs(Err(failure)) | Answer::Page(Err(failure)) => screen.say(failure.says),
+                }
+                None
+            }
         };
         match ask {
             None => {}
             Some(Ask::Quit) => return Ok(()),
             Some(Ask::Look) => {
-                // Keys that come meanwhile wait for it; a server that is slow has the client's timeout.
-                match look().await {
-                    Ok((jobs, at)) => screen.show(jobs, (at, clock(at, here))),
-                    Err(failure) => screen.say(failure.says),
-                }
-                next = Instant::now() + delay;
+                question = Some(Box::pin(async { Answer::Jobs(look().await) }));
             }
-            Some(Ask::Report(name)) => match page(&name, here).await {
-                Ok(text) => screen.cover(text),
-                Err(failure) => screen.say(failure.says),
-            },
+            Some(Ask::Report(name)) => {
+                question = Some(Box::pin(async move { Answer::Page(page(&name, here).await) }));
+            }
         }
     }
 }

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+"""How long `jobledger` takes for large jobs and for many, beside the bare requests: the same ones, sent by as many connections, whose answers are read
+and thrown away.
+
+`make bench-report`; as arguments the names of cases. The samples are written by hand, one a minute, into a real Prometheus (Debian's). The program is
+$JOBLEDGER_CLI. Prints a table; nothing fails for being slow, since machines differ. The ratio is what can be compared.
+"""
+
+import concurrent.futures
+import http.client
+import http.server
+import multiprocessing
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
+
+from tools import Prometheus, free_ports, program, programs, running, scratch, wait_for  # noqa: E402
+
+GIB, MINUTE, HOUR, DAY = 1 << 30, 60, 3600, 86400
+NOW = int(time.time()) // MINUTE * MINUTE
+# The program's own bound.
+CONNECTIONS = 4
+
+COUNTERS = [  # Of a job on a node: name and labels, and how fast each grows.
+    ("cpu_seconds_total", 'mode="user"', 30.0), ("cpu_seconds_total", 'mode="system"', 1.0), ("allocated_cpu_seconds_total", "", 64.0), ("cpu_throttled_seconds_total", "", 0.0),
+    ("oom_kills_total", "", 0.0), ("page_faults_total", 'type="major"', 0.1), ("io_read_bytes_total", 'device="sda"', 1e6), ("io_written_bytes_total", 'device="sda"', 2e6),
+    ("io_operations_total", 'device="sda",direction="read"', 10.0), ("io_operations_total", 'device="sda",direction="write"', 20.0),
+    ("process_syscall_read_bytes_total", "", 3e6), ("process_syscall_written_bytes_total", "", 2e6), ("lustre_read_bytes_total", 'filesystem="scratch"', 5e6),
+    ("lustre_written_bytes_total", 'filesystem="scratch"', 5e6), ("network_received_bytes_total", "", 1e5), ("network_transmitted_bytes_total", "", 1e5),
+    ("infiniband_received_bytes_total", 'device="mlx5_0",port="1"', 1e8), ("infiniband_transmitted_bytes_total", 'device="mlx5_0",port="1"', 1e8), ("alone_seconds_total", "", 1.0),
+    ("energy_joules_total", 'domain="package",socket="0"', 150.0), ("energy_joules_total", 'domain="package",socket="1"', 150.0), ("energy_joules_total", 'domain="dram",socket="0"', 20.0),
+    ("energy_joules_total", 'domain="overhead"', 50.0), ("instructions_total", "", 1e10), ("cycles_total", "", 9e9), ("flops_total", 'precision="double",width="512"', 1e11),
+    ("memory_traffic_bytes_total", 'kind="dram",socket="0"', 1e10), ("counted_cpu_seconds_total", "", 31.0), ("pressure_seconds_total", 'resource="cpu",kind="some"', 0.1),
+    ("pressure_seconds_total", 'resource="memory",kind="some"', 0.0), ("pressure_seconds_total", 'resource="io",kind="some"', 0.02),
+]
+GAUGES = [("cpus", 64), ("memory_peak_bytes", 100 * GIB), ("memory_limit_bytes", 250 * GIB), ("memory_used_bytes", 90 * GIB), ("memory_anon_bytes", 70 * GIB), ("memory_shmem_bytes", GIB),
+          ("processes", 65), ("threads", 130), ("time_limit_seconds", 2 * DAY)]
+GPU_COUNTERS = [("gpu_allocated_seconds_total", 1.0), ("gpu_busy_seconds_total", 0.8), ("gpu_idle_seconds_total", 0.2), ("gpu_sm_active_seconds_total", 0.6), ("gpu_dram_active_seconds_total", 0.3),
+                ("gpu_energy_joules_total", 300.0)]
+GPU_GAUGES = [("gpu_memory_used_bytes", 30 * GIB), ("gpu_memory_peak_bytes", 31 * GIB), ("gpu_memory_limit_bytes", 80 * GIB)]
+
+
+def job_on_node(number, node, start, end, now, gpus, user="alice"):
+    """The lines of a job on a node. It is exported for five minutes after its end."""
+    labels = f'jobid="{number}",instance="n{node:04}:9810",job="jobledger"'
+    times = [at for at in range(start + MINUTE, min(end + 300, now), MINUTE)]
+    noise = (number * 7919 + node * 104729) % 1000 / 1000
+    out = []
+
+    def put(name, more, value):
+        more = f",{more}" if more else ""
+        out.extend(f"jobledger_job_{name}{{{labels}{more}}} {value(at)} {at}\n" for at in times)
+
+    def constant(value):
+        return lambda at: value
+
+    put("info", f'user="{user}",uid="1000",account="physics",partition="gpu",qos="normal",name="bench"', constant(1))
+    put("start_time_seconds", "", constant(start))
+    if end < now:
+        out.extend(f"jobledger_job_end_time_seconds{{{labels}}} {end} {at}\n" for at in times if at >= end)
+    for name, more, rate in COUNTERS:
+        put(name, more, lambda at, rate=rate * (0.5 + noise): round(rate * (min(at, end) - start), 3))
+    for name, value in GAUGES:
+        put(name, "", constant(value))
+    put("gpus", "", constant(gpus))
+    for gpu in range(gpus):
+        of = f'gpu="{gpu}",uuid="GPU-{node:04}-{gpu}"'
+        put("gpu_info", of + f',model="A100",minor="{gpu}",profile="",shared="false"', constant(1))
+        for name, rate in GPU_COUNTERS:
+            put(name, of, lambda at, rate=rate: round(rate * (min(at, end) - start), 3))
+        for name, value in GPU_GAUGES:
+            put(name, of, constant(value))
+    for name, value in (("cpus", 64), ("cores", 64), ("memory_total_bytes", 256 * GIB)):
+        out.extend(f'jobledger_node_{name}{{instance="n{node:04}:9810",job="jobledger"}} {value} {at}\n' for at in times[::60])
+    out.extend(f'up{{instance="n{node:04}:9810",job="jobledger"}} 1 {at}\n' for at in times)
+    return out
+
+
+def nodes_of_a_job(count, gpus):
+    """Files of a job of a day on so many nodes."""
+    return [[(7, node, NOW - DAY - HOUR, NOW - HOUR, NOW, gpus)] for node in range(count)]
+
+
+def jobs_of_a_week(count):
+    """Files of jobs of half an hour, spread over a week and 500 nodes, and a hundred users; they ended."""
+    first, files = NOW - 7 * DAY + HOUR, []
+    for at in range(count):
+        start = first + at * (7 * DAY - 3 * HOUR) // count // MINUTE * MINUTE
+        files.append((1000 + at, at % 500, start, start + 1800, NOW, at % 4, f"user{at % 100:02}"))
+    return [files[at:at + 50] for at in range(0, count, 50)]
+
+
+ROWS = [("start_time_seconds:min", 0), ("end_time_seconds:max", 1800), ("nodes:count", 1), ("allocated_cpu_seconds:sum", 64 * 1800), ("cpu_seconds:sum", 31 * 1800),
+        ("idle_core_seconds:sum", 33 * 1800), ("memory_peak_bytes:max", 100 * GIB), ("memory_limit_bytes:sum", 250 * GIB)]
+
+
+def block(work):
+    """Makes blocks of a file's jobs."""
+    promtool, directory, at, jobs = work
+    path = pathlib.Path(directory) / f"{at}.om"
+    with path.open("w") as file:
+        for job in jobs:
+            file.writelines(job_on_node(*job))
+            if len(jobs) > 1:
+                number, _, start, end, *_ = job
+                labels = f'jobid="{number}",user="{job[6]}",account="physics",partition="gpu"'
+                for name, value in ROWS:
+                    value = value + start if "time" in name and "_seconds:m" in name else value
+                    file.writelines(f"ended:jobledger_job_{name}{{{labels}}} {value} {row}\n" for row in range(end + 30, end + 330, MINUTE))
+        file.write("# EOF\n")
+    subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", "--max-block-duration=24h", path, pathlib.Path(directory) / "data" / str(at)], check=True, capture_output=True)
+    path.unlink()
+
+
+def server_over(stack_directory, files):
+    """Fills a Prometheus. Its blocks are made in groups, each by a promtool of its own."""
+    binary, promtool = programs("2")
+    (stack_directory / "data").mkdir()
+    groups = 32
+    parts = [[job for file in files[at::groups] for job in file] for at in range(groups)]
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pool.map(block, [(promtool, str(stack_directory), at, jobs) for at, jobs in enumerate(parts) if jobs], chunksize=1)
+    tsdb = stack_directory / "tsdb"
+    tsdb.mkdir()
+    for made in (stack_directory / "data").iterdir():
+        for each in made.iterdir():
+            each.rename(tsdb / each.name)
+    (stack_directory / "config").write_text("global: {}\n")
+    (port,) = free_ports(1)
+    server = Prometheus(f"127.0.0.1:{port}")
+    process = running([str(binary), f"--config.file={stack_directory}/config", f"--storage.tsdb.path={tsdb}", f"--web.listen-address={server.address}",
+                       "--storage.tsdb.allow-overlapping-blocks", "--storage.tsdb.retention.time=60d"], stack_directory / "log")
+    return server, process
+
+
+class Tap(http.server.BaseHTTPRequestHandler):
+    """Passes requests on, and keeps them."""
+
+    protocol_version = "HTTP/1.1"
+    asked, target = [], ""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.pass_on("POST", body)
+
+    def do_GET(self):
+        self.pass_on("GET", None)
+
+    def pass_on(self, method, body):
+        Tap.asked.append((method, self.path, body, {name: self.headers[name] for name in ("Content-Type", "Accept-Encoding") if name in self.headers}))
+        status, headers, answer = bare(Tap.asked[-1])
+        self.send_response(status)
+        for name in ("Content-Type", "Content-Encoding"):
+            if name in headers:
+                self.send_header(name, headers[name])
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+def bare(asked):
+    """Sends a request; its status, headers and answer."""
+    method, path, body, headers = asked
+    connection = http.client.HTTPConnection(Tap.target, timeout=300)
+    connection.request(method, path, body, headers)
+    answer = connection.getresponse()
+    result = answer.status, answer.headers, answer.read()
+    connection.close()
+    return result
+
+
+def timed(command, environment):
+    """Seconds, most memory in MiB, and the end of what it said."""
+    begun = time.monotonic()
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command}: {process.returncode}: {said}")
+    return time.monotonic() - begun, usage.ru_maxrss / 1024
+
+
+def measure(cli, address, name, arguments):
+    """A row of the table."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TZ": "UTC"}
+    command = [str(cli), *arguments, "--no-sacct"]
+    Tap.asked, Tap.target = [], address
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tap) as tap:
+        threading.Thread(target=tap.serve_forever, daemon=True).start()
+        timed([*command, f"--url=http://127.0.0.1:{tap.server_address[1]}"], environment)
+        tap.shutdown()
+    asked, ours, theirs, memory = list(Tap.asked), [], [], 0
+    for _ in range(3):
+        seconds, memory = timed([*command, f"--url=http://{address}"], environment)
+        ours.append(seconds)
+        begun = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(CONNECTIONS) as pool:
+            size = sum(len(answer[2]) for answer in pool.map(bare, asked))
+        theirs.append(time.monotonic() - begun)
+    ours, theirs = min(ours), min(theirs)
+    print(f"{name:34} {len(asked):4} requests {size / 1e6:8.2f} MB   {ours:7.3f} s   bare {theirs:7.3f} s   ratio {ours / theirs:5.2f}   {memory:5.0f} MiB", flush=True)
+
+
+CASES = {
+    "1 node": (lambda: nodes_of_a_job(1, 4), [("report", ["report", "7"])]),
+    "64 nodes": (lambda: nodes_of_a_job(64, 4), [
+        ("report", ["report", "7"]), ("report --format=html", ["report", "7", "-o", "OUT.html"]), ("report --format=pdf", ["report", "7", "-o", "OUT.pdf"]),
+        ("export .parquet", ["export", "7", "-o", "OUT.parquet"]), ("export .parquet --by=gpu", ["export", "7", "-o", "OUT.parquet", "--by=gpu"]),
+        ("export .csv", ["export", "7", "-o", "OUT.csv"]), ("export .h5", ["export", "7", "-o", "OUT.h5"])]),
+    "1000 nodes": (lambda: nodes_of_a_job(1000, 0), [("report", ["report", "7"])]),
+    "a week of 10,000 jobs": (lambda: jobs_of_a_week(10_000), [
+        ("waste --by=user", ["waste", "--by=user", "--since=7d"]), ("list --user=user07", ["list", "--user=user07", "--since=7d"]),
+        ("list --user=all", ["list", "--user=all", "--since=7d"]), ("digest", ["digest", "--policies=POLICIES", "--since=7d"]), ("top --once", ["top", "--once"])]),
+}
+
+
+def main():
+    cli, chosen = program(), sys.argv[1:] or list(CASES)
+    begun = time.monotonic()
+    for _ in range(20):
+        subprocess.run([str(cli), "--version"], stdout=subprocess.DEVNULL, check=True)
+    print(f"start: {(time.monotonic() - begun) / 20 * 1000:.1f} ms; {cli.stat().st_size / (1 << 20):.2f} MiB", flush=True)
+    for case in chosen:
+        files, commands = CASES[case]
+        with scratch("jobledger-bench") as directory:
+            server, process = server_over(directory, files())
+            with process:
+                wait_for("Prometheus", lambda: is_up(server))
+                for name, arguments in commands:
+                    named = [word.replace("OUT", f"{directory}/out").replace("POLICIES", str(ROOT / "packaging/digest.toml.example")) for word in arguments]
+                    measure(cli, server.address, f"{case}: {name}", named)
+                    for made in directory.glob("out.*"):
+                        print(f"{'':34} {made.suffix} {made.stat().st_size / 1e6:.2f} MB")
+                        made.unlink()
+
+
+def is_up(server):
+    try:
+        return server.get("status/runtimeinfo")
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    main()
