@@ -109,7 +109,7 @@ def block(work):
     with path.open("w") as file:
         for job in jobs:
             file.writelines(job_on_node(*job))
-            if len(jobs) > 1:
+            if len(job) > 6:
                 number, _, start, end, *_ = job
                 labels = f'jobid="{number}",user="{job[6]}",account="physics",partition="gpu"'
                 for name, value in ROWS:
@@ -195,7 +195,7 @@ def timed(command, environment):
 def measure(cli, address, name, arguments):
     """A row of the table."""
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TZ": "UTC"}
-    command = [str(cli), *arguments, "--no-sacct"]
+    command = [str(cli), *arguments, "--no-sacct", "--timeout=300"]
     Tap.asked, Tap.target = [], address
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tap) as tap:
         threading.Thread(target=tap.serve_forever, daemon=True).start()

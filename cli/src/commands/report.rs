@@ -88,7 +88,7 @@ async fn one(
     let run = options.run.map_or(WhichRun::Last, WhichRun::Number);
     let (bins, curves) = if format.is_whole_file() { (PAGE_BINS, OF_PAGES) } else { (BINS, OF_REPORTS) };
     let wait = Duration::from_secs(options.wait.unwrap_or(0).into());
-    surroundings.report_after(wait, &Wanted { id, run, bins, step: None, curves }).await
+    surroundings.report_after(wait, &Wanted { run, bins, curves, ..wanted(id) }).await
 }
 
 /// What a report in words is made of.
