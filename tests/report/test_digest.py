@@ -31,6 +31,8 @@ def digest_jobs():
     jobs.add(107, "1007", ENDED, hours(2), gpus=(0, 0))
     jobs.add(108, "", ENDED, hours(2), gpus=(0,))
     jobs.add(109, "refused", ENDED, hours(4), gpus=(0,), account="bio")
+    # Not two addresses.
+    jobs.add(110, "mallory,eve", ENDED, hours(4), gpus=(0,))
     return jobs.samples
 
 
@@ -84,11 +86,11 @@ class Digests(unittest.TestCase):
     def test_without_an_option_the_staffs_table_is_shown(self):
         ran = self.run_it()
         self.assertEqual((ran.status, ran.err), (0, ""))
-        self.assertIn("9 jobs were looked at. 1 were not judged: a part of them was not seen. 1 were not judged: it is not known whose they are.\n", ran.out)
+        self.assertIn("10 jobs were looked at. Not judged: 1 not wholly seen, 1 of unknown users.\n", ran.out)
         rows = [line.split() for line in ran.out.splitlines()]
-        self.assertIn(["alice", "2", "14", "12", "14", "%", "64", "%", "now"], rows)
-        self.assertIn(["1007", "1", "4", "4", "0", "%", "18", "%", "now"], rows)
-        self.assertIn(["bob", "1", "128", "120", "6.2", "%", "24", "%", "now"], rows)
+        self.assertIn(["alice", "2", "14", "12", "14", "%", "54", "%", "now"], rows)
+        self.assertIn(["1007", "1", "4", "4", "0", "%", "15", "%", "now"], rows)
+        self.assertIn(["bob", "1", "128", "120", "6.2", "%", "19", "%", "now"], rows)
         self.assertFalse({"carol", "dave", "erin"} & {row[0] for row in rows if row}, ran.out)
         self.assertFalse(self.history.exists())
 
@@ -105,9 +107,9 @@ class Digests(unittest.TestCase):
         with Sink("plain") as sink:
             ran = self.run_it("--send", port=sink.port)
             self.assertEqual((ran.status, ran.out), (7, ""))
-            self.assertIn("user 1007 has no name", ran.err)
+            self.assertIn("user 1007 has no address", ran.err)
             self.assertIn("no such user", ran.err)
-            self.assertIn("2 of 6 mails were not sent", ran.err)
+            self.assertIn("3 of 7 mails were not sent", ran.err)
             mails = {}
             for _ in range(4):
                 taken, mail = sink.mail()
@@ -156,7 +158,7 @@ class Digests(unittest.TestCase):
         self.assertEqual((ran.status, ran.out, self.lines()), (0, "Today no mails are sent: it is no workday.\n", []))
         ran = self.run_it("--send", most=3)
         self.assertEqual((ran.status, self.lines()), (2, []))
-        self.assertIn("4 users would get a mail, more than mails.most = 3: nothing is sent", ran.err)
+        self.assertIn("5 users would get a mail, more than mails.most = 3: nothing is sent", ran.err)
 
     def test_what_is_wrong_is_an_error_of_one_line(self):
         for text, word in [

@@ -20,7 +20,8 @@ use crate::{Failure, Kind, output};
 
 /// A mail, and what is written down once it was sent.
 pub(super) struct Outgoing {
-    pub(super) to: String,
+    /// Addresses with commas between them, or why there is none.
+    pub(super) to: Result<String, Failure>,
     pub(super) letter: Letter,
     pub(super) entries: Vec<Entry>,
 }
@@ -144,9 +145,15 @@ fn entry(finding: &Finding<'_>, now: Timestamp) -> Entry {
     }
 }
 
-/// Where a user's mail goes.
-pub(super) fn address(policies: &Policies, user: &str) -> String {
-    policies.addresses.get(user).map_or(user, String::as_str).to_owned()
+/// Where a user's mail goes. A number is what the exporter has of a user without a name, and a comma would make two addresses of one name.
+pub(super) fn address(policies: &Policies, user: &str) -> Result<String, Failure> {
+    match policies.addresses.get(user) {
+        Some(address) => Ok(address.clone()),
+        None if user.bytes().all(|byte| byte.is_ascii_digit()) || user.contains(',') => {
+            Err(Failure::other(format!("user {user} has no address: [addresses] can have one")))
+        }
+        None => Ok(user.to_owned()),
+    }
 }
 
 /// More mails than a site expects are a mistake in a policy, or one of the data.
@@ -174,7 +181,7 @@ fn summaries(
         let text = summary::page(found, account, period, looked)?;
         let whose = account.map(|account| format!(" of account {account}")).unwrap_or_default();
         let letter = Letter { subject: format!("What jobs{whose} had and did not use"), text };
-        (!to.is_empty()).then_some(Outgoing { to, letter, entries: Vec::new() })
+        (!to.is_empty()).then_some(Outgoing { to: Ok(to), letter, entries: Vec::new() })
     };
     std::iter::once(staff).chain(coordinators).filter_map(page).collect()
 }
@@ -189,11 +196,7 @@ pub(super) fn hand_over(
     let mailer = Mailer::new(&here.config.mail)?;
     let mut failed = 0;
     for mail in mails {
-        // A number is what the exporter has of a user without a name.
-        let to = match mail.to.bytes().all(|byte| byte.is_ascii_digit()) {
-            true => Err(Failure::other(format!("user {} has no name: [addresses] can have one", mail.to))),
-            false => mailer.addresses(&mail.to),
-        };
+        let to = mail.to.clone().and_then(|to| mailer.addresses(&to));
         let message = to.and_then(|to| Ok((mailer.message(&mail.letter, &to)?, to)));
         let done = message.and_then(|(message, to)| {
             if send {

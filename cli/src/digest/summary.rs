@@ -113,13 +113,14 @@ fn head(account: Option<&str>, period: &Period, looked: Looked) -> String {
     let Looked { jobs, left_out } = looked;
     let mut text = format!("{whose} from {} to {}.\n", period.show(period.from), period.show(period.until));
     text.push_str(&format!("{jobs} jobs were looked at."));
-    for (number, why) in [
-        (left_out.incomplete, "were not judged: a part of them was not seen"),
-        (left_out.no_user, "were not judged: it is not known whose they are"),
-    ] {
-        if number > 0 {
-            text.push_str(&format!(" {number} {why}."));
-        }
+    let left_out: Vec<String> =
+        [(left_out.incomplete, "not wholly seen"), (left_out.no_user, "of unknown users")]
+            .iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, why)| format!("{number} {why}"))
+            .collect();
+    if !left_out.is_empty() {
+        text.push_str(&format!(" Not judged: {}.", left_out.join(", ")));
     }
     text.push('\n');
     text
