@@ -9,7 +9,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -171,6 +171,9 @@ report-elsewhere: build-cli ## what `jobledger` shows from VictoriaMetrics and P
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool
+
+bench-report: build-cli ## what `jobledger` takes for large jobs and for many, beside the same requests alone; REPORT_CASES of tests/report/bench.py
+	JOBLEDGER_CLI=$(abspath $(CLI)) python3 tests/report/bench.py $(REPORT_CASES)
 
 abuse: build-demo ## hostile clients against the exporter, side by side with node_exporter; a table of what a scraper suffers
 	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) python3 tests/abuse/cases.py $(ABUSE)
