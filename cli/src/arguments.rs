@@ -242,6 +242,20 @@ pub enum ListFormat {
     Json,
 }
 
+/// Which jobs of a cluster.
+#[derive(Debug, Clone, Args)]
+pub struct Whose {
+    /// Jobs of this user [default: all that you may see]
+    #[arg(short, long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Jobs of this account
+    #[arg(short = 'A', long, value_name = "NAME")]
+    pub account: Option<String>,
+    /// Jobs in this partition
+    #[arg(short, long, value_name = "NAME")]
+    pub partition: Option<String>,
+}
+
 /// `jobledger waste`
 #[derive(Debug, Args)]
 pub struct Waste {
@@ -254,15 +268,9 @@ pub struct Waste {
     /// How many are shown
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub top: usize,
-    /// Jobs of this user
-    #[arg(short, long, value_name = "NAME")]
-    pub user: Option<String>,
-    /// Jobs of this account
-    #[arg(short = 'A', long, value_name = "NAME")]
-    pub account: Option<String>,
-    /// Jobs in this partition
-    #[arg(short, long, value_name = "NAME")]
-    pub partition: Option<String>,
+    /// Whose.
+    #[command(flatten)]
+    pub whose: Whose,
     /// How it is shown
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub format: ListFormat,
@@ -295,15 +303,9 @@ pub enum Kind {
 /// `jobledger top`
 #[derive(Debug, Args)]
 pub struct Top {
-    /// Jobs of this user [default: all that you may see]
-    #[arg(short, long, value_name = "NAME")]
-    pub user: Option<String>,
-    /// Jobs of this account
-    #[arg(short = 'A', long, value_name = "NAME")]
-    pub account: Option<String>,
-    /// Jobs in this partition
-    #[arg(short, long, value_name = "NAME")]
-    pub partition: Option<String>,
+    /// Whose.
+    #[command(flatten)]
+    pub whose: Whose,
     /// What comes first
     #[arg(short, long, value_name = "COLUMN", default_value = "idle")]
     pub sort: TopSort,

@@ -404,11 +404,11 @@ mod tests {
     fn jobs_with_idle_gpus_are_first() {
         let expected = [
             "21:00:00  4 jobs: 4.1 of 6 GPUs idle, 12.1 of 32 cores idle, 12 GiB held, 1.4 kW",
-            "JOB        USER       NAME               TIME NODES  CORES   CPU MEMORY GPUS   GPU    POWER",
-            "4          alice      train x        00:04:00     1      8  88 %   25 %    4   0 %    500 W",
-            "3          alice      train x        00:03:00     1      8  50 %   25 %    2  95 %    500 W",
-            "2          alice      train x        00:02:00     1      8  12 %   25 %    0     -    200 W",
-            "1          alice      train x        00:01:00     1      8  99 %   25 %    0     -    200 W",
+            "JOB        USER       NAME               TIME NODES CORES   CPU MEMORY GPUS   GPU    POWER",
+            "4          alice      train x        00:04:00     1     8  88 %   25 %    4   0 %    500 W",
+            "3          alice      train x        00:03:00     1     8  50 %   25 %    2  95 %    500 W",
+            "2          alice      train x        00:02:00     1     8  12 %   25 %    0     -    200 W",
+            "1          alice      train x        00:01:00     1     8  99 %   25 %    0     -    200 W",
             "",
             "",
             "q quit  Enter report  r look now  sort: i idle  c cores  m memory  p power  t time  j job",

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Span, Timestamp};
 use job_report::{Job, Report, Thresholds};
 use prometheus_api::{Client, Options, ProxyEnvironment};
 
-use crate::arguments::{Common, When};
+use crate::arguments::{Common, When, Whose};
 use crate::config::{self, Config};
 use crate::privacy::Privacy;
 use crate::source::accounting::Sacct;
@@ -175,6 +175,16 @@ impl Surroundings {
         }
         let jobs = self.prometheus.list(&Selection::default(), is_wanted).await?;
         Ok(self.reports_of(jobs))
+    }
+
+    /// Jobs of a cluster, of those that the user may see.
+    pub(super) fn selection(&self, whose: &Whose) -> Result<Selection, Failure> {
+        Ok(Selection {
+            user: self.privacy.owner(whose.user.clone())?,
+            account: whose.account.clone(),
+            partition: whose.partition.clone(),
+            ..Selection::default()
+        })
     }
 
     fn reports_of(&self, jobs: Vec<Job>) -> Vec<Report> {

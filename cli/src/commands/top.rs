@@ -15,17 +15,12 @@ use super::surroundings::{Surroundings, now};
 use crate::arguments;
 use crate::formats::{moment, table};
 use crate::job_id::JobId;
-use crate::source::prometheus::{Prometheus, RunningJob, Selection};
+use crate::source::prometheus::{Prometheus, RunningJob};
 use crate::top::{self, Ask, Screen};
 use crate::{Failure, output};
 
 pub(super) async fn run(options: &arguments::Top, here: &Surroundings) -> Result<(), Failure> {
-    let selection = Selection {
-        user: here.privacy.owner(options.user.clone())?,
-        account: options.account.clone(),
-        partition: options.partition.clone(),
-        ..Selection::default()
-    };
+    let selection = here.selection(&options.whose)?;
     let look = async || {
         let server = server_now(here);
         let jobs = server.running(&selection, f64::from(options.over) * 60.0).await?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::surroundings::Surroundings;
 use crate::arguments::{self, By, Kind as WasteKind, ListFormat};
 use crate::formats::table::{self, Head, Row};
-use crate::source::prometheus::{EndedJob, Selection};
+use crate::source::prometheus::EndedJob;
 use crate::{Failure, Kind, output};
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
@@ -79,12 +79,7 @@ pub(super) fn waste(jobs: &[EndedJob], by: By, kind: WasteKind) -> Vec<Waste> {
 }
 
 pub(super) async fn run(options: &arguments::Waste, surroundings: &Surroundings) -> Result<(), Failure> {
-    let selection = Selection {
-        user: surroundings.privacy.owner(options.user.clone())?,
-        account: options.account.clone(),
-        partition: options.partition.clone(),
-        ..Selection::default()
-    };
+    let selection = surroundings.selection(&options.whose)?;
     let jobs = surroundings.prometheus.ended(&selection).await?;
     if jobs.is_empty() {
         return Err(Failure::new(Kind::NotFound, "no job ended in that time: --since looks further back"));
