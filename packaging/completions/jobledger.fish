@@ -154,7 +154,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s k -l kind 
 gpu\t'GPUs on which nothing ran'
 memory\t'Memory above the highest peak of a node'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s n -l top -d 'How many are shown' -r
-complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s u -l user -d 'Jobs of this user' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s u -l user -d 'Jobs of this user [default: all that you may see]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s A -l account -d 'Jobs of this account' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s p -l partition -d 'Jobs in this partition' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s f -l format -d 'How it is shown' -r -f -a "text\t'A table'
