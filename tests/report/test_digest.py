@@ -308,8 +308,15 @@ class IdleGpus(unittest.TestCase):
 
     def test_jobs_that_a_site_spares_are_not_cancelled(self):
         self.mailed((201, "alice"))
-        ran = self.run_it("--send", "--only=alice", more='never_cancel = [{ partitions = ["gpu"] }]\n')
-        self.assertEqual((ran.status, self.called("squeue"), self.called("scancel")), (0, [], []))
+        # Nobody said a time limit: the exception might be of the job.
+        for spared in ('partitions = ["gpu"]', 'gpus = ">= 1", limit_minutes = "<= 480"'):
+            ran = self.run_it("--send", "--only=alice", more=f"never_cancel = [{{ {spared} }}]\n")
+            self.assertEqual((ran.status, self.called("squeue"), self.called("scancel")), (0, [], []), spared)
+
+    def test_nothing_is_done_about_another_time(self):
+        self.mailed((201, "alice"))
+        ran = self.run_it("--send", "--until=10m")
+        self.assertEqual((ran.status, ran.err, self.called("squeue")), (2, "jobledger: --send is about what jobs do now: leave out --until\n", []))
 
 
 if __name__ == "__main__":

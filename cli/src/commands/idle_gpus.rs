@@ -10,7 +10,7 @@ use job_report::Report;
 use tokio::process::Command;
 
 use super::digest::{self, Outgoing};
-use super::surroundings::{Surroundings, warn};
+use super::surroundings::{Surroundings, now, warn};
 use crate::arguments;
 use crate::digest::history::{Action, Entry, History};
 use crate::digest::idle_gpus::{self, POLICY, Step};
@@ -24,6 +24,8 @@ use crate::{Failure, Kind, output};
 
 /// How long a command of SLURM may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Seconds since the time that is looked at.
+const MOST_AGE: f64 = 60.0;
 /// Nodes start a job within seconds of each other.
 const SAME_START: f64 = 60.0;
 
@@ -42,6 +44,9 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     let Some(policy) = &policies.idle_gpus else {
         return Err(Failure::usage(format!("{}: there is no [idle_gpus]", options.policies.display())));
     };
+    if options.send && now() - here.prometheus.until > MOST_AGE {
+        return Err(Failure::usage("--send is about what jobs do now: leave out --until"));
+    }
     let mut history = digest::history(&policies, options.send)?;
     let (now, before) = readings(policy, here).await?;
     let least = before.first().map(|(minutes, before)| (*minutes, before));
@@ -119,8 +124,15 @@ fn judge<'a>(
     let minutes = before.iter().take_while(were_idle).map(|(minutes, _)| *minutes).last()?;
     let done = history.of_run(job.cluster.as_deref(), job.id, job.start());
     let mails = done.clone().filter(|entry| entry.action == Action::Mail).count();
-    let step = idle_gpus::step(minutes, done, !any(&policy.never_cancel), policy, Timestamp::now());
+    let step =
+        idle_gpus::step(minutes, done, may_cancel(report, policies, policy, here), policy, Timestamp::now());
     Some(Idle { report, minutes, step, mails })
+}
+
+/// No exception is of the job, or might be: one of which a number or a name is not known spares it.
+fn may_cancel(report: &Report, policies: &Policies, policy: &IdleGpus, here: &Surroundings) -> bool {
+    let mut exceptions = policies.except.iter().chain(&policy.except).chain(&policy.never_cancel);
+    !exceptions.any(|which| which.may_have(report, &here.prometheus.thresholds))
 }
 
 fn page(idle: &[Idle<'_>]) -> String {
@@ -159,10 +171,8 @@ fn page(idle: &[Idle<'_>]) -> String {
 }
 
 fn mails(idle: &[Idle<'_>], policies: &Policies, policy: &IdleGpus, here: &Surroundings) -> Vec<Outgoing> {
-    let thresholds = &here.prometheus.thresholds;
     let mail = |job: &Idle<'_>| {
-        let spared = policy.never_cancel.iter().any(|which| which.has(job.report, thresholds));
-        let will_cancel = policy.cancel_minutes.filter(|_| !spared);
+        let will_cancel = policy.cancel_minutes.filter(|_| may_cancel(job.report, policies, policy, here));
         Outgoing {
             to: digest::address(policies, &job.report.job.identity.user),
             letter: idle_gpus::letter(job.report, job.minutes, &digest::period(here), will_cancel),

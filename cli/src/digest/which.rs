@@ -37,9 +37,23 @@ impl Which {
 
     /// Whether all conditions hold. What is not known fulfils none.
     pub fn has(&self, report: &Report, thresholds: &Thresholds) -> bool {
+        self.holds(report, thresholds, false)
+    }
+
+    /// Whether all conditions hold, or might: what is not known fulfils each.
+    pub fn may_have(&self, report: &Report, thresholds: &Thresholds) -> bool {
+        self.holds(report, thresholds, true)
+    }
+
+    fn holds(&self, report: &Report, thresholds: &Thresholds, unknown: bool) -> bool {
         let (job, who) = (&report.job, &report.job.identity);
         let one = |patterns: &[String], text: &str| {
-            patterns.is_empty() || patterns.iter().any(|pattern| is_like(pattern, text))
+            let is_one = patterns.is_empty() || patterns.iter().any(|pattern| is_like(pattern, text));
+            is_one || (unknown && text.is_empty())
+        };
+        let within = |number: &Number, bounds: &Bounds| {
+            let value = number.of(report, thresholds);
+            bounds.hold(value) || (unknown && value.is_none())
         };
         let state = job.ended.as_ref().map(|ended| ended.state.as_str()).unwrap_or_default();
         one(&self.users, &who.user)
@@ -50,7 +64,7 @@ impl Which {
             && one(&self.clusters, job.cluster.as_deref().unwrap_or_default())
             && one(&self.states, state)
             && job.nodes.iter().all(|node| one(&self.nodelist, &node.name))
-            && self.numbers.iter().all(|(number, bounds)| bounds.hold(number.of(report, thresholds)))
+            && self.numbers.iter().all(|(number, bounds)| within(number, bounds))
     }
 
     /// Seconds that a job of it ran at least.
@@ -80,6 +94,22 @@ mod tests {
         ));
         assert!(!has("partitions = [\"cpu\"]") && !has("users = [\"aturing\"]\naccounts = [\"physics\"]"));
         assert!(has("run_minutes = \">= 60\"\ngpu_use = \"> 0, < 50 %\"") && !has("gpu_use = \">= 50 %\""));
+    }
+
+    #[test]
+    fn what_is_not_known_may_be_a_condition() {
+        let which: Which = toml::from_str("names = [\"notebook\"]\nlimit_minutes = \"<= 480\"").unwrap();
+        let judged = |name: &str, limit: Option<f64>| {
+            let mut job = testing::job();
+            (job.identity.name, job.time_limit) = (name.to_owned(), limit);
+            let report = testing::report(job);
+            (which.has(&report, &testing::THRESHOLDS), which.may_have(&report, &testing::THRESHOLDS))
+        };
+        assert_eq!(judged("notebook", Some(3600.0)), (true, true));
+        assert_eq!(judged("notebook", None), (false, true));
+        assert_eq!(judged("", Some(3600.0)), (false, true));
+        assert_eq!(judged("train", None), (false, false));
+        assert_eq!(judged("notebook", Some(90_000.0)), (false, false));
     }
 
     #[test]
