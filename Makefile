@@ -4,12 +4,15 @@ EXPORTER = target/release/jobledger-exporter
 CLI = target/release/jobledger
 SIMULATED = target/release/jobledger-demo
 CARGO ?= cargo
+# What tests are built from (tests/e2e/testbed/built.py has the same). A package alone gets other features of what it depends on, and
+# all of that is built once more.
+TESTED = --workspace --locked --features jobledger/testing
 # CI builds once. What would save time in a second build costs time and disk in the first.
 ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -36,7 +39,7 @@ check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
 # What compiles much is built while the tests of `unit` wait for their clocks, and rules-live and report-live wait for their own beside them.
-test: BESIDE = build build-demo build-cli deny fuzz-build rules-live report-live
+test: BESIDE = build deny fuzz-build rules-live report-live
 test: install-test-packages lint-code unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
@@ -52,7 +55,7 @@ lint: lint-code deny
 
 lint-code:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy $(TESTED) --all-targets -- -D warnings
 	python3 tests/tools/words.py
 	python3 tests/tools/crates.py --check
 	python3 tests/tools/directions.py
@@ -69,15 +72,15 @@ ATTEMPTS = python3 tests/tools/attempts.py
 # the simulated node is compared with its simulation second by second, and the chart's pod shows this machine's jobs,
 # which those of Rust make.
 unit:
-	$(CARGO) test --workspace --locked --no-run
+	$(CARGO) test $(TESTED) --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
 	$(MAKE) -j 3 --output-sync=target unit-rust unit-python unit-helm $(BESIDE)
-	$(ATTEMPTS) rust -p jobledger-demo --locked
+	RUST_TEST_THREADS=4 $(ATTEMPTS) rust $(TESTED) --bin jobledger-demo --test simulated_node
 	$(ATTEMPTS) python tests/helm 'alone_*.py'
 
 unit-rust: export RUST_TEST_THREADS ?= 6
 unit-rust:
-	$(ATTEMPTS) rust --workspace --exclude jobledger-demo --locked
+	$(ATTEMPTS) rust $(TESTED) --exclude jobledger-demo
 
 unit-python:
 	python3 -m unittest discover -s tests/tools
@@ -119,17 +122,25 @@ image: ## the container image for amd64 and arm64, an OCI archive in target/pack
 image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
 	packaging/container/push.sh $(REGISTRY)
 
-test-packages: build build-cli ## the packages made of the release binaries, the systemd unit and its drop-ins, the binaries' size and memory
-	$(CARGO) test --locked -p jobledger-exporter --test footprint release
-	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) JOBLEDGER_CLI=$(abspath $(CLI)) $(ATTEMPTS) python tests/packaging
+# The packages have the program `jobledger` as the tests have it: to build a release of it takes as long as all of this. Its size is
+# limited where a release is made (packaging/binary.sh).
+TESTED_CLI = target/tested/jobledger
 
-e2e: build build-cli ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11)
-	python3 tests/e2e/run.py --exporter $(EXPORTER) --cli $(CLI)
+test-packages: build ## the packages made of the release exporter, the systemd unit and its drop-ins, the exporter's size and memory
+	$(CARGO) test $(TESTED) --test footprint release
+	mkdir -p $(dir $(TESTED_CLI)) && strip -o $(TESTED_CLI) target/debug/jobledger
+	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) JOBLEDGER_CLI=$(abspath $(TESTED_CLI)) $(ATTEMPTS) python tests/packaging
+
+e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11), each scenario where it may differ
+	python3 tests/e2e/run.py --exporter $(EXPORTER)
+
+e2e-each: build ## each scenario on each of these that can run it: not in CI, it takes an hour
+	python3 tests/e2e/run.py --exporter $(EXPORTER) --each
 
 e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move: not in CI
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-26.05-v2 --prometheus 3
 
-e2e-packages: build build-cli ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
+e2e-packages: build ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-22.05-v2 package package_drop_ins package_dead_server
 
 bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, network, counters, job-runs profiles or gpu for a part
@@ -157,11 +168,11 @@ prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which mov
 	JOBLEDGER_PROMETHEUS_3="$$(cd tests/e2e && python3 -c 'from testbed import prometheus as p; print(p.programs("3")[0])' | tail -1)" \
 	    $(CARGO) test --locked -p jobledger-exporter --test start_times -- --ignored
 
-rules-live: build-demo ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs
-	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/rules 'live_*.py'
+rules-live: ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs
+	$(ATTEMPTS) python tests/rules 'live_*.py'
 
-report-live: build-demo build-cli ## reports, lists and waste beside the pages of demo nodes, through a real Prometheus
-	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) JOBLEDGER_CLI=$(abspath $(CLI)) $(ATTEMPTS) python tests/report 'live_*.py'
+report-live: ## reports, lists and waste beside the pages of demo nodes, through a real Prometheus
+	$(ATTEMPTS) python tests/report 'live_*.py'
 
 agents-elsewhere: build ## agents/ by Debian sid's Prometheus 3 and vmagent, which move: not in CI
 	JOBLEDGER_AGENTS=sid JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/agents
@@ -195,9 +206,9 @@ chart: ## the chart's copies of rules and dashboards, the names in its schema, i
 dashboards: ## grafana/dashboards/*.json, from grafana/src
 	"$$(grafana/environment.sh)" grafana/generate.py
 
-dashboards-live: build-demo ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines; the job report behind a label proxy
-	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/grafana 'test_queries.py'
-	JOBLEDGER_DEMO=$(abspath $(SIMULATED)) $(ATTEMPTS) python tests/grafana 'test_proxy.py'
+dashboards-live: ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines; the job report behind a label proxy
+	$(ATTEMPTS) python tests/grafana 'test_queries.py'
+	$(ATTEMPTS) python tests/grafana 'test_proxy.py'
 
 expectations: ## rewrites what the fixture machines are expected to give; review the diff
 	JOBLEDGER_BLESS=1 $(CARGO) test --locked -p jobledger-exporter --test machines

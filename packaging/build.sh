@@ -7,7 +7,7 @@
 #
 #   packaging/build.sh                    for release: of packaging/binary.sh, which builds against an old glibc
 #   packaging/build.sh --binary FILE      of an exporter that is there, for a look and for the tests; jobledger is beside it, or --cli FILE
-#   ... --only deb|rpm --output DIR --glibc VERSION (refused if a binary needs a later one)
+#   ... --only deb|rpm --output DIR --glibc VERSION (refused if a binary needs a later one) --level 0 (of xz, for tests: it compresses little, soon)
 #
 # Same sources, same bytes: times are SOURCE_DATE_EPOCH (the last commit unless set), nothing of the machine gets in. Needs Debian's debhelper
 # and rpm; for release also what binary.sh needs.
@@ -23,6 +23,7 @@ binary=
 cli=
 only=
 promised=
+level=
 while [ $# -gt 0 ]; do
     case $1 in
     --binary) binary=$(realpath -e "$2") ;;
@@ -30,7 +31,8 @@ while [ $# -gt 0 ]; do
     --output) mkdir -p "$2" && out=$(realpath "$2") ;;
     --only) only=$2 ;;
     --glibc) promised=$2 ;;
-    *) echo "usage: $0 [--binary FILE] [--cli FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION]" >&2 && exit 64 ;;
+    --level) level=$2 ;;
+    *) echo "usage: $0 [--binary FILE] [--cli FILE] [--only deb|rpm] [--output DIR] [--glibc VERSION] [--level LEVEL]" >&2 && exit 64 ;;
     esac
     shift 2
 done
@@ -106,7 +108,7 @@ make_deb() {
     cp "$tree/systemd/jobledger-exporter.service" "$tree/debian/jobledger-exporter.service"
     cp "$tree/sysusers.d/jobledger.conf" "$tree/debian/jobledger-exporter.sysusers"
     cp "$tree/tmpfiles.d/jobledger.conf" "$tree/debian/jobledger-exporter.tmpfiles"
-    (cd "$tree" && dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps) >"$scratch/deb.log" 2>&1 ||
+    (cd "$tree" && DPKG_DEB_COMPRESSOR_LEVEL=${level:-6} dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps) >"$scratch/deb.log" 2>&1 ||
         { cat "$scratch/deb.log" >&2 && return 1; }
     cp "$scratch"/*.deb "$made/"
 }
@@ -114,7 +116,7 @@ make_deb() {
 make_rpm() {
     local tree=$1
     rpmbuild -bb --quiet --define "_topdir $scratch/rpm" --define "_rpmdir $scratch/rpms" --define '_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm' \
-        --define "jobledger_version $version" --define "jobledger_tree $tree" --define "jobledger_maintainer $MAINTAINER" \
+        --define "jobledger_payload w${level:-7}.xzdio" --define "jobledger_version $version" --define "jobledger_tree $tree" --define "jobledger_maintainer $MAINTAINER" \
         --define "jobledger_changelog_date $(date '+%a %b %d %Y' -d "@$SOURCE_DATE_EPOCH")" packaging/rpm/jobledger.spec >"$scratch/rpm.log" 2>&1 ||
         { cat "$scratch/rpm.log" >&2 && return 1; }
     cp "$scratch"/rpms/*.rpm "$made/"

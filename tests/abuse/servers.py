@@ -1,15 +1,13 @@
 """The exporters under attack: ours on a simulated node, and Debian's node_exporter to compare with."""
 
 import contextlib
-import os
-import pathlib
 import shutil
 import subprocess
 
 import scraper
+from testbed.built import program
 from testbed.processes import connects, free_ports, running, wait_for
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 NODE_EXPORTER = shutil.which("prometheus-node-exporter")
 LOGIN = USER, _ = "prometheus", "right"
 # Another user, who lets the exporter make its first page before the attack.
@@ -25,17 +23,13 @@ THEIRS = ["cpu", "meminfo", "loadavg", "diskstats", "filesystem", "netdev", "sta
 
 
 class Ours:
-    """The debug binary of the simulated node, built if it does not exist, or the binary of JOBLEDGER_DEMO."""
+    """The simulated node."""
 
     name, collectors = "jobledger", OURS
 
     @staticmethod
     def command(port, web_config):
-        target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
-        binary = pathlib.Path(os.environ.get("JOBLEDGER_DEMO") or target / "debug/jobledger-demo")
-        if not binary.exists():
-            subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
-        return [binary, f"--web.listen-address=127.0.0.1:{port}", f"--scrape.timeout={scraper.LIMIT}s",
+        return [program("jobledger-demo"), f"--web.listen-address=127.0.0.1:{port}", f"--scrape.timeout={scraper.LIMIT}s",
                 *([f"--web.config.file={web_config}"] if web_config else [])]
 
 

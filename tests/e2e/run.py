@@ -15,15 +15,15 @@ import traceback
 sys.dont_write_bytecode = True
 
 from scenarios import all_scenarios  # noqa: E402
-from testbed import beds, cache  # noqa: E402
+from testbed import beds, built, cache  # noqa: E402
 from testbed.context import Context  # noqa: E402
 from testbed.processes import Failure, Lost, die_with_parent, exit_on_signals  # noqa: E402
 
 
 # Characters of a failure's text.
 _MOST_PRINTED = 2000
-# The bed of the device scenarios, unless scenarios are named.
-_DEVICE_BED = "vm-22.05-v2"
+# A machine takes about as many seconds to boot and to end.
+_BOOT_SECONDS = 60
 
 
 def main():
@@ -39,10 +39,10 @@ def main():
     exit_on_signals()
     usual = [name for name, function in scenarios.items() if not function.by_name]
     chosen = {name: scenarios[name] for name in options.scenario or usual}
-    exporter = pathlib.Path(options.exporter).resolve() if options.exporter else _build("jobledger-exporter")
+    exporter = pathlib.Path(options.exporter).resolve() if options.exporter else built.program("jobledger-exporter")
     if {"report", "demo"} & set(chosen):
-        options.cli = pathlib.Path(options.cli).resolve() if options.cli else _build("jobledger")
-    passed, failed, ran = _run_beds(_shifts(chosen, options), exporter, options)
+        options.cli = pathlib.Path(options.cli).resolve() if options.cli else built.program("jobledger")
+    passed, failed, ran = _run_beds(_distributed(chosen, options), exporter, options)
     for title in sorted(set(chosen) - ran):
         # Beds may skip a scenario, but not all of them.
         print(f"FAIL {title}: no bed ran it", flush=True)
@@ -57,7 +57,8 @@ def _options():
                         f"(default: {' '.join(beds.STANDARD)})")
     parser.add_argument("--exporter", metavar="PATH", help="the binary under test (default: built by cargo)")
     parser.add_argument("--cli", metavar="PATH", help="the program jobledger under test (default: built by cargo)")
-    parser.add_argument("--jobs", type=int, default=30, help="how many jobs short_jobs runs (default: %(default)s)")
+    parser.add_argument("--each", action="store_true", help="run each scenario on each bed that can, not only where it would differ")
+    parser.add_argument("--jobs", type=int, help="how many jobs short_jobs runs (default: 30, 12 on an emulated machine)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
     parser.add_argument("--parallel", type=int, default=3, help="machines at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="only list beds and scenarios")
@@ -67,87 +68,115 @@ def _options():
     return options
 
 
-def _build(package):
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", package], cwd=cache.REPOSITORY, check=True)
-    target = os.environ.get("CARGO_TARGET_DIR") or cache.REPOSITORY / "target"
-    return pathlib.Path(target).resolve() / "debug" / package
+class Waiting:
+    """The scenarios of a bed that its machines take one by one, those that take long first."""
+
+    def __init__(self, scenarios):
+        # (title, function)
+        self._all = sorted(scenarios.items(), key=lambda item: -item[1].seconds)
+        self._taken = multiprocessing.Value("i", 0)
+
+    def take(self):
+        """The next (title, function), or None."""
+        with self._taken.get_lock():
+            taken = self._taken.value
+            self._taken.value = min(taken + 1, len(self._all))
+        return self._all[taken] if taken < len(self._all) else None
+
+    def give_up(self):
+        """Leaves the rest."""
+        with self._taken.get_lock():
+            self._taken.value = len(self._all)
+
+    def seconds(self):
+        """About what they take."""
+        return sum(function.seconds for _, function in self._all[self._taken.value:])
 
 
-def _shifts(chosen, options):
-    """(bed, its scenarios) for each machine. The bed of the devices gets a second machine for them."""
-    shifts = []
-    for name in options.bed:
-        parts = [chosen]
-        if name == _DEVICE_BED and not options.scenario:
-            parts = [{title: function for title, function in chosen.items() if _is_of_devices(function) == devices}
-                     for devices in (True, False)]
-        shifts += [(name, part) for part in parts]
-    return shifts
+def _distributed(chosen, options):
+    """The scenarios of each bed: {name: Waiting}."""
+    everywhere = options.scenario or options.each or options.bed != list(beds.STANDARD)
+    return {name: Waiting({title: function for title, function in chosen.items() if everywhere or name in function.beds})
+            for name in options.bed}
 
 
-def _run_beds(shifts, exporter, options):
-    """Runs each shift in its own process, some at a time; returns (passed, failed, names of those that ran)."""
-    waiting, active, tally, parent = list(shifts), {}, [], os.getpid()
+def _next_bed(waiting, machines):
+    """The bed that gets the next machine, or None: one without first. `machines` are the names of the beds that have one, each once
+    for each."""
+    def gain(name):
+        """(Whether it is its first, the seconds that it saves.)"""
+        running, seconds = machines.count(name), waiting[name].seconds()
+        if not running:
+            return True, seconds
+        return False, 0 if name in beds.ALONE else seconds / running - _BOOT_SECONDS
+    return max((name for name in waiting if gain(name)[1] > 0), key=gain, default=None)
 
-    def run(name, scenarios, result):
+
+def _run_beds(waiting, exporter, options):
+    """Runs the scenarios of all beds on some machines at a time; returns (passed, failed, names of those that ran)."""
+    active, tally, parent = {}, [], os.getpid()
+
+    def run(name, first, result):
         die_with_parent(parent, signal.SIGTERM)
-        result.send(_run_bed(name, scenarios, exporter, options))
+        result.send(_run_machine(name, first, waiting[name], exporter, options))
+
+    def start(name):
+        result, theirs = multiprocessing.Pipe(duplex=False)
+        process = multiprocessing.Process(target=run, args=(name, waiting[name].take(), theirs))
+        process.start()
+        theirs.close()
+        active[result] = (name, process)
 
     try:
-        while waiting or active:
-            while waiting and len(active) < options.parallel:
-                name, scenarios = waiting.pop(0)
-                result, theirs = multiprocessing.Pipe(duplex=False)
-                process = multiprocessing.Process(target=run, args=(name, scenarios, theirs))
-                process.start()
-                theirs.close()
-                active[result] = process
+        while True:
+            while len(active) < options.parallel and (name := _next_bed(waiting, [bed for bed, _ in active.values()])):
+                start(name)
+            if not active:
+                break
             for result in multiprocessing.connection.wait(list(active)):
                 try:
                     tally.append(result.recv())
                 except EOFError:
                     tally.append((0, 1, set()))
-                active.pop(result).join()
+                active.pop(result)[1].join()
     finally:
-        for process in active.values():
+        for _, process in active.values():
             process.terminate()
-        for process in active.values():
+        for _, process in active.values():
             process.join()
     return sum(each[0] for each in tally), sum(each[1] for each in tally), set().union(*(each[2] for each in tally))
 
 
-def _run_bed(name, scenarios, exporter, options):
-    """Runs all scenarios in one bed; returns (passed, failed, names of those that ran).
+def _run_machine(name, current, waiting, exporter, options):
+    """Runs a scenario of a bed and what else waits for it on one machine; returns (passed, failed, names of those that ran).
 
     A machine that stops or does not start is replaced once, with a message.
     """
-    waiting, tally = list(scenarios.items()), [0, 0, set()]
+    tally = [0, 0, set()]
     for machine in ("the first", "the second"):
         started = time.monotonic()
         try:
             with beds.ALL[name]() as bed:
                 print(f"up   {name} ({time.monotonic() - started:.0f} s)", flush=True)
-                while waiting:
-                    _run_next(bed, waiting, tally, exporter, options)
+                while current:
+                    _run_next(bed, *current, tally, exporter, options)
+                    current = waiting.take()
                 break
         except (Lost, Failure, subprocess.CalledProcessError) as error:
             word = "LOST" if isinstance(error, Lost) else "FAIL"
             print(f"{word} {name}, {machine} machine: {error}", flush=True)
-            if machine == "the second" or not waiting:
+            if machine == "the second" or not current:
                 tally[1] += 1
+                waiting.give_up()
                 break
     return tuple(tally)
 
 
-def _run_next(bed, waiting, tally, exporter, options):
-    """Runs the first waiting scenario and removes it from the list."""
-    title, function = waiting[0]
+def _run_next(bed, title, function, tally, exporter, options):
+    """Runs a scenario, a second time if it failed."""
     reason = function.unable(bed)
-    if not reason and _is_enough_elsewhere(bed.name, function, options):
-        reason = f"the devices are the same on {_DEVICE_BED}; name it to run it here"
     if reason:
         print(f"skip {bed.name} {title}: {reason}", flush=True)
-        waiting.pop(0)
         return
     tally[2].add(title)
     if _run_scenario(bed, title, function, Context(bed, exporter, options)):
@@ -158,18 +187,6 @@ def _run_next(bed, waiting, tally, exporter, options):
         tally[0] += 1
     else:
         tally[1] += 1
-    waiting.pop(0)
-
-
-def _is_of_devices(function):
-    """Whether a scenario is about devices, the package or the demo, which do not depend on SLURM's version."""
-    modules = ("bed", "devices", "bmc", "gpus", "demo", "package")
-    return function.__module__ in [f"scenarios.{name}" for name in modules]
-
-
-def _is_enough_elsewhere(name, function, options):
-    """Whether it is enough that such a scenario runs on another bed."""
-    return _is_of_devices(function) and not options.scenario and _DEVICE_BED in options.bed and name != _DEVICE_BED
 
 
 def _run_scenario(bed, title, function, context):

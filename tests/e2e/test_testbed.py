@@ -276,14 +276,16 @@ class Machines(unittest.TestCase):
                     raise Failure("late")
                 if title == "third" and sum(each.count("third") for each in ran) <= late:
                     raise Failure("late")
-            function.unable = lambda bed: None
+            function.unable, function.seconds = lambda bed: None, 60
             return function
 
         scenarios = {title: scenario(title) for title in ("first", "second", "third")}
         options = mock.Mock(scenario=["first"])
         with mock.patch.dict(run.beds.ALL, {"bed": Bed}), mock.patch("builtins.print") as printed, \
                 mock.patch.object(run, "_keep_logs"):
-            *tally, ran_here = run._run_bed("bed", scenarios, None, options)
+            waiting = run.Waiting(scenarios)
+            *tally, ran_here = run._run_machine("bed", waiting.take(), waiting, None, options)
+            self.assertIsNone(waiting.take())
         self.assertEqual(ran_here, {title for machine in ran for title in machine})
         return tuple(tally), ran, "".join(str(call) for call in printed.call_args_list)
 
@@ -312,6 +314,38 @@ class Machines(unittest.TestCase):
                     mock.patch("sys.argv", ["run.py", "--exporter", "x", "requeue", "energy"]):
                 return run.main()
         self.assertEqual((main({"requeue", "energy"}), main({"requeue"})), (0, 1))
+
+    def test_machines_of_a_bed_share_its_scenarios_and_long_ones_come_first(self):
+        def function(seconds, beds=("vm-22.05-v2",)):
+            return mock.Mock(seconds=seconds, beds=beds)
+        names = list(run.beds.STANDARD)
+        chosen = {"short": function(30, names), "long": function(300), "middle": function(100)}
+        waiting = run._distributed(chosen, mock.Mock(scenario=[], each=False, bed=names))
+        self.assertEqual([waiting[name].seconds() for name in names], [430, 30, 30, 30])
+        started = []
+        while name := run._next_bed(waiting, started):
+            started.append(name)
+            self.assertIsNotNone(waiting[name].take())
+        # Each bed has one, and what is left of the first bed then is worth another boot; its last 30 s are not.
+        self.assertEqual((sorted(started[:4]), started[4:]), (sorted(names), names[:1]))
+        self.assertEqual((waiting[names[0]].take()[0], waiting[names[0]].take()), ("short", None))
+
+    def test_a_bed_of_this_machine_is_there_once(self):
+        chosen = {str(number): mock.Mock(seconds=100, beds=["host-v1"]) for number in range(9)}
+        waiting = run._distributed(chosen, mock.Mock(scenario=[], each=False, bed=list(run.beds.STANDARD)))
+        self.assertEqual((run._next_bed(waiting, []), run._next_bed(waiting, ["host-v1"])), ("host-v1", None))
+
+    def test_where_scenarios_or_a_bed_are_named_each_runs_there(self):
+        chosen = {"energy": mock.Mock(seconds=90, beds=["vm-22.05-v2"])}
+        for options in (mock.Mock(scenario=["energy"], each=False, bed=list(run.beds.STANDARD)),
+                        mock.Mock(scenario=[], each=True, bed=list(run.beds.STANDARD)),
+                        mock.Mock(scenario=[], each=False, bed=["vm-22.05-v1"])):
+            self.assertEqual([each.seconds() for each in run._distributed(chosen, options).values()], [90] * len(options.bed))
+
+    def test_each_scenario_has_beds_and_each_bed_scenarios(self):
+        found = {title: function.beds for title, function in run.all_scenarios().items()}
+        self.assertEqual({name for names in found.values() for name in names}, set(run.beds.STANDARD))
+        self.assertEqual([title for title, names in found.items() if not names], [])
 
     def test_a_failed_scenario_has_a_second_attempt_and_no_third(self):
         tally, ran, output = self._run(late=1)

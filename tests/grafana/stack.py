@@ -15,6 +15,7 @@ import time
 import expectations
 import recorded
 import tools
+from testbed.built import program
 from testbed.processes import free_ports, running, scratch, wait_for
 from testbed.prometheus import Prometheus
 
@@ -77,7 +78,7 @@ def configuration(directory, demos, machines, server, pace):
 def start(machines, flags=()):
     """A Prometheus over three demo nodes, with these `flags` more, and the recorded `machines` ({name: Machine}); it is ready, but has
     little data before `pace.run_s`."""
-    demo, pace = tools.demo(), Pace.of_this_machine()
+    demo, pace = program("jobledger-demo"), Pace.of_this_machine()
     if pace.slow:
         print(f"the machine is busy: this takes {pace.run_s} s", file=sys.stderr)
     with contextlib.ExitStack() as held:

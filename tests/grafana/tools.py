@@ -54,15 +54,6 @@ def _go():
     return asked.stdout.strip()
 
 
-def demo():
-    """The path of jobledger-demo: $JOBLEDGER_DEMO, else built by cargo."""
-    given = os.environ.get("JOBLEDGER_DEMO")
-    if given:
-        return pathlib.Path(given)
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
-    return ROOT / "target" / "debug" / "jobledger-demo"
-
-
 def families():
     """Labels by family, from tests/metric_names.txt."""
     found = {}

@@ -9,9 +9,9 @@ PACKAGING = ROOT / "packaging"
 SERVICE = "jobledger-exporter.service"
 UNIT = PACKAGING / "systemd" / SERVICE
 DROP_INS = sorted((PACKAGING / "systemd" / "drop-ins").glob("*.conf"))
-# The packaged binaries, built by `make build build-cli`.
+# The packaged binaries: `make test-packages` builds them.
 EXPORTER = Path(os.environ.get("JOBLEDGER_EXPORTER", ROOT / "target/release/jobledger-exporter"))
-CLI = Path(os.environ.get("JOBLEDGER_CLI", ROOT / "target/release/jobledger"))
+CLI = Path(os.environ.get("JOBLEDGER_CLI", ROOT / "target/tested/jobledger"))
 
 
 def settings(path):

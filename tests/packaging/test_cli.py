@@ -1,6 +1,6 @@
-"""The binary of the package `jobledger`: its version, its size, how it starts, what it says without a configuration; and the manual pages.
+"""The binary of the package `jobledger`: its version, how it starts, what it says without a configuration; and the manual pages.
 
-Needs man-db and groff (tests/tools/install-packages.sh) and the release binary (make build-cli).
+Needs man-db and groff (tests/tools/install-packages.sh) and a binary (JOBLEDGER_CLI).
 """
 
 import os
@@ -13,14 +13,13 @@ import unittest
 from support import CLI, PACKAGING, ROOT
 
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-MOST_BYTES = 14 << 20
 STARTS = 50
 
 
 class Binary(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert CLI.exists(), f"{CLI} is not there: make build-cli"
+        assert CLI.exists(), f"{CLI} is not there: make test-packages"
 
     def run_it(self, *words):
         environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
@@ -40,11 +39,6 @@ class Binary(unittest.TestCase):
         done = self.run_it("check", f"--config={PACKAGING}/jobledger.toml.example", "--url=http://127.0.0.1:1")
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertIn("127.0.0.1:1 cannot be reached", done.stderr)
-
-    def test_size(self):
-        size = CLI.stat().st_size
-        print(f"{CLI}: {size} bytes", flush=True)
-        self.assertLessEqual(size, MOST_BYTES)
 
     def test_the_time_of_a_start_is_printed(self):
         """Ten milliseconds are the aim on a quiet machine. No machine is asked for it."""

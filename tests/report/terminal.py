@@ -1,6 +1,6 @@
 """Runs a command on a terminal of 100 columns and 20 lines, presses keys, and prints the screen as a line of JSON after each step.
 
-    terminal.py COMMAND...      steps are lines of JSON: {"keys": TEXT, "until": TEXT that the screen then has, or null to wait for the end}
+    terminal.py COMMAND...      steps are lines of JSON: {"keys": TEXT, "until": PATTERN of what the screen then has, or null to wait for the end}
 
 Ends with the command's exit status after its end. What is waited for has two minutes.
 """
@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import struct
 import sys
@@ -49,7 +50,7 @@ for line in sys.stdin:
     step, deadline = json.loads(line), time.monotonic() + 120
     os.write(terminal, step["keys"].encode())
     while time.monotonic() < deadline:
-        if not read() or (step["until"] and any(step["until"] in row for row in screen.display)):
+        if not read() or (step["until"] and re.search(step["until"], "\n".join(screen.display))):
             break
     print(json.dumps([row.rstrip() for row in screen.display]), flush=True)
 

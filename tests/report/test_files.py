@@ -5,13 +5,14 @@ What they should find is written down here by hand; crates/job-files/src/sample.
 
 import csv
 import json
-import os
 import site
 import subprocess
 import tempfile
 import unittest
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+
+from tools import example
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -60,8 +61,7 @@ def setUpModule():
     directory = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(directory.cleanup)
     files = Path(directory.name)
-    subprocess.run([os.environ.get("CARGO", "cargo"), "run", "--locked", "--quiet", "-p", "job-files", "--example", "write_sample", "--", files],
-                   cwd=ROOT, check=True)
+    subprocess.run([example("write_sample"), files], cwd=ROOT, check=True)
 
 
 class Files(unittest.TestCase):

@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from tools import curves_of
+from tools import curves_of, example
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -42,8 +42,7 @@ def setUpModule():
     directory = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(directory.cleanup)
     files = Path(directory.name)
-    cargo = os.environ.get("CARGO", "cargo")
-    subprocess.run([cargo, "run", "--locked", "--quiet", "-p", "job-files", "--example", "write_hdf5", "--", files], cwd=ROOT, check=True)
+    subprocess.run([example("write_hdf5"), files], cwd=ROOT, check=True)
     # All that sh5util needs of SLURM: no daemon runs.
     (files / "slurm.conf").write_text("ClusterName=c\nSlurmctldHost=localhost\nAcctGatherProfileType=acct_gather_profile/hdf5\n")
     (files / "acct_gather.conf").write_text(f"ProfileHDF5Dir={files}\n")

@@ -12,6 +12,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
+from tools import example
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 NAMES = ["known", "one", "gpus", "many", "short", "bare", "hostile"]
@@ -33,8 +35,7 @@ def setUpModule():
     directory = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(directory.cleanup)
     reports = Path(directory.name)
-    cargo = ["cargo", "run", "--quiet", "--locked", "--package", "jobledger", "--features", "testing", "--example", "write_reports"]
-    subprocess.run([*cargo, "--", reports], cwd=ROOT, check=True)
+    subprocess.run([example("write_reports"), reports], cwd=ROOT, check=True)
 
 
 def seconds(value):

@@ -9,6 +9,8 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/e2e")]
 
+from testbed import built  # noqa: E402
+from testbed.built import example  # noqa: E402, F401
 from testbed.processes import free_ports, running, scratch, wait_for  # noqa: E402, F401
 from testbed.prometheus import Prometheus, programs  # noqa: E402
 from testbed.reports import Ran  # noqa: E402, F401
@@ -17,21 +19,8 @@ RULES = ROOT / "rules"
 
 
 def program():
-    """The path of jobledger: $JOBLEDGER_CLI, else built by cargo."""
-    given = os.environ.get("JOBLEDGER_CLI")
-    if given:
-        return pathlib.Path(given)
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger"], cwd=ROOT, check=True)
-    return ROOT / "target/debug/jobledger"
-
-
-def demo():
-    """The path of jobledger-demo: $JOBLEDGER_DEMO, else built by cargo."""
-    given = os.environ.get("JOBLEDGER_DEMO")
-    if given:
-        return pathlib.Path(given)
-    subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=ROOT, check=True)
-    return ROOT / "target/debug/jobledger-demo"
+    """The path of jobledger."""
+    return built.program("jobledger")
 
 
 @contextlib.contextmanager
@@ -42,7 +31,7 @@ def demo_nodes(*flags, rules=True):
         *ports, own = free_ports(3)
         nodes = [f"127.0.0.1:{port}" for port in ports]
         for seed, node in enumerate(nodes, 1):
-            command = [str(demo()), "--collector.perf", f"--demo.seed={seed}", "--web.scrapers=127.0.0.1", f"--web.listen-address={node}", *flags]
+            command = [str(built.program("jobledger-demo")), "--collector.perf", f"--demo.seed={seed}", "--web.scrapers=127.0.0.1", f"--web.listen-address={node}", *flags]
             held.enter_context(running(command, directory / f"demo-{seed}.log"))
         files = f"['{RULES}/recording/*.yaml', '{ROOT}/demo/site.yaml']" if rules else "[]"
         config = directory / "prometheus.yml"

@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[0] / "grafana"), str(HERE.parents[0] / "e2e")]
 
 import tools  # noqa: E402
+from testbed.built import program  # noqa: E402
 from testbed.processes import free_ports, running, scratch, wait_for  # noqa: E402
 from testbed.prometheus import Prometheus, programs  # noqa: E402
 
@@ -45,7 +46,7 @@ def stack(*flags):
         *ports, own = free_ports(3)
         for seed, port in enumerate(ports, 1):
             held.enter_context(running(
-                [str(tools.demo()), f"--demo.seed={seed}", "--demo.speed=10", f"--jobs.retention={WINDOW}s", "--scrape.min-interval=0s",
+                [str(program("jobledger-demo")), f"--demo.seed={seed}", "--demo.speed=10", f"--jobs.retention={WINDOW}s", "--scrape.min-interval=0s",
                  "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
         for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml"]:

@@ -6,7 +6,6 @@ Needs Prometheus and promtool (apt-get install prometheus) and jobledger-demo; b
 
 import contextlib
 import datetime
-import os
 import pathlib
 import shutil
 import subprocess
@@ -23,21 +22,13 @@ from cluster import DAY, RETENTION, Cluster, recorded  # noqa: E402
 from exposition import Page, labels_of, name_of  # noqa: E402
 from recording import LEAST, record  # noqa: E402
 from serve import serving  # noqa: E402
+from testbed.built import program  # noqa: E402
 from testbed.processes import scratch, wait_for  # noqa: E402
 
 NODES = 10
 # Seconds between scrapes, and between evaluations of each group.
 SCRAPE, EVALUATE = 10, 2
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
-
-
-def demo():
-    """The debug binary, built if it does not exist."""
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or bed.ROOT / "target").resolve()
-    binary = target / "debug/jobledger-demo"
-    if not binary.exists():
-        subprocess.run(["cargo", "build", "--quiet", "--locked", "--package", "jobledger-demo"], cwd=bed.ROOT, check=True)
-    return binary
 
 
 def total(samples, name, jobid):
@@ -51,7 +42,7 @@ class Scale(unittest.TestCase):
     def setUpClass(cls):
         with contextlib.ExitStack() as stack:
             cls.work = stack.enter_context(scratch("jobledger-scale-test"))
-            tracks = recorded(record(demo(), LEAST, cls.work))
+            tracks = recorded(record(program("jobledger-demo"), LEAST, cls.work))
             cls.began = time.time()
             cls.cluster = Cluster(NODES, tracks, cls.began - 7 * DAY)
             (cls.work / "data").mkdir()

@@ -2,6 +2,7 @@
 
 import time
 
+from testbed import beds
 from testbed import gpus as testbed
 from testbed.context import equal, expect, scenario
 from testbed.processes import Failure, wait_for
@@ -33,7 +34,7 @@ def names(gpus):
     return {(gpu.index, gpu.uuid, gpu.minor) for gpu in gpus}
 
 
-@scenario(unable=testbed.no_device_programs)
+@scenario(beds.NEWEST, unable=testbed.no_device_programs, seconds=230)
 def gpu_binding(context):
     """Each job is exported with the GPUs that slurmctld gave it and that its processes can open, from start to end."""
     bed, slurm = context.bed, context.slurm
@@ -130,7 +131,7 @@ def _check_steps(context, jobid, wanted, check):
     expect(scrapes > 3, f"only {scrapes} scrapes while steps started and ended")
 
 
-@scenario(unable=testbed.no_device_programs)
+@scenario(beds.ONCE, unable=testbed.no_device_programs)
 def gpu_two_slurmd(context):
     """With two slurmd on one host that both have all GPUs, each job has the GPUs of its own device program."""
     bed, slurm = context.bed, context.slurm
@@ -166,7 +167,7 @@ def _has_device_programs(bed):
     return "v2 has device programs"
 
 
-@scenario(unable=_has_device_programs)
+@scenario(beds.V1, unable=_has_device_programs)
 def gpu_files(context):
     """v1: the GPUs are unknown from devices.list alone; the files of the prolog and of gpustat name them."""
     bed, slurm = context.bed, context.slurm

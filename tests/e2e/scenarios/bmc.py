@@ -4,7 +4,7 @@ import pathlib
 import time
 
 from testbed import bmc as controllers
-from testbed import devices
+from testbed import beds, devices
 from testbed.context import close, equal, expect, scenario
 
 _ENERGY = "jobledger_node_energy_joules_total"
@@ -16,11 +16,11 @@ _IPMI = {"domain": "node", "source": "ipmi"}
 _PAUSE, _CLOCKS = 5, 0.2
 # Seconds that an answer may be old in a scrape, and what a node draws in them is not known to either side.
 _OLD = 12
-_SECONDS = 40
+_SECONDS = 25
 _ROUNDING = 1e-6
 
 
-@scenario(unable=devices.no_devices)
+@scenario(beds.ONCE, unable=devices.no_devices, seconds=300)
 def bmc(context):
     """The node's power is the BMC's and its joules are watts * seconds; what is no reading is absent, with the reason; the BMC is
     asked at most every 5 s; Lenovo's count of energy is exact. The helper alone has the device, and no other question passes it."""
@@ -98,7 +98,7 @@ def _power(context, controller):
         before = context.bed.scrape()
         first = last = _joules(context)
         while first.until(last)[0] < _SECONDS:
-            time.sleep(1)
+            time.sleep(_PAUSE)
             last = _joules(context)
         _check_gain(f"{watts} W", first, last, watts)
         _check_overhead(context, before, context.bed.scrape(), max(watts, 300))
@@ -111,7 +111,7 @@ def _silence(context, controller):
     silence = devices.uptime(context.bed)
     while devices.uptime(context.bed) < silence + _SECONDS:
         _measures_nothing("DCMI Get Power Reading")(context.bed.scrape())
-        time.sleep(1)
+        time.sleep(_PAUSE)
     controller.silent = False
     context.eventually(_measures(controller.watts))
     gained = _joules(context).value - before.value

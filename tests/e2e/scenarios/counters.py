@@ -2,6 +2,7 @@
 
 import contextlib
 
+from testbed import beds
 from testbed.context import equal, expect, scenario
 from testbed.processes import wait_for
 
@@ -52,7 +53,7 @@ def _v2_only(bed):
     return _unable(bed) or (None if bed.cgroup == "v2" else "SLURM makes no cgroup for perf on v1")
 
 
-@scenario(unable=_v2_only)
+@scenario(beds.ONCE, unable=_v2_only)
 def counters(context):
     """Two jobs on one node have the counts that the kernel reports for their processes, and all counters are closed after them."""
     bed, slurm = context.bed, context.slurm
@@ -80,7 +81,7 @@ def counters(context):
         expect("virtual machine" in absent["reason"], f"why there are none: {absent}")
 
 
-@scenario(unable=_v2_only)
+@scenario(beds.ONCE, unable=_v2_only)
 def counters_cpus(context):
     """A job is counted on its own CPUs. CPUs that it gets later are counted from then on, and no count is lost."""
     bed, slurm = context.bed, context.slurm
@@ -115,7 +116,7 @@ def counters_cpus(context):
         context.eventually(goes_on)
 
 
-@scenario(unable=lambda bed: _unable(bed) or (None if bed.cgroup == "v1" else "v2 has a cgroup for perf of each job"))
+@scenario(beds.V1, unable=lambda bed: _unable(bed) or (None if bed.cgroup == "v1" else "v2 has a cgroup for perf of each job"))
 def counters_of_cpus(context):
     """v1: jobs with exclusive CPUs are counted on these CPUs. A job that shares a CPU is not counted, with the reason."""
     bed, slurm = context.bed, context.slurm

@@ -4,7 +4,7 @@ import contextlib
 import io
 import sys
 
-from testbed import cache
+from testbed import beds, cache
 from testbed.context import close, equal, expect, scenario
 from testbed.processes import wait_for
 
@@ -19,7 +19,7 @@ def _once(bed):
     return None if bed.name == "vm-22.05-v2" else "the demo runs on vm-22.05-v2"
 
 
-@scenario(unable=_once)
+@scenario(beds.ONCE, unable=_once, seconds=250)
 def demo(context):
     """Each job of the demo is reported with its usage, the sums are right in Prometheus, the owner of the killed job gets a mail."""
     bed, output = context.bed, io.StringIO()

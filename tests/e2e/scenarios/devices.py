@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import time
 
-from testbed import devices
+from testbed import beds, devices
 from testbed.context import close, equal, expect, scenario
 from testbed.processes import wait_for
 
@@ -56,7 +56,7 @@ _NETWORK_FLAGS = ("--collector.network",)
 # Energy
 
 
-@scenario(unable=devices.no_devices)
+@scenario(beds.ONCE, unable=devices.no_devices)
 def energy(context):
     """Joules: the node's are watts * seconds, also over a wrap; each job's follow from the CPUs it held and used."""
     bed, slurm = context.bed, context.slurm
@@ -248,7 +248,7 @@ def _short_guest(context):
     time.sleep(3)
 
 
-@scenario(unable=devices.no_devices)
+@scenario(beds.ONCE, unable=devices.no_devices)
 def infiniband(context):
     """A port's bytes are attributed to a job that is alone on the node; the port may disappear and come back."""
     with devices.infiniband(context.bed) as adapters, context.exporter():
@@ -262,7 +262,7 @@ def infiniband(context):
         ledger.check()
 
 
-@scenario(unable=devices.no_devices)
+@scenario(beds.ONCE, unable=devices.no_devices)
 def nfs(context):
     """Bytes written to and read from an NFS server."""
     bed = context.bed
@@ -271,7 +271,7 @@ def nfs(context):
             f"{devices.write_file(f'{mount}/file', mebibytes)}; {devices.read_file(f'{mount}/file', mebibytes)}"))
 
 
-@scenario(unable=devices.no_devices)
+@scenario(beds.ONCE, unable=devices.no_devices)
 def disk(context):
     """Bytes written to and read from a disk."""
     bed = context.bed
@@ -290,7 +290,7 @@ def _no_job_network(bed):
     return devices.no_devices(bed)
 
 
-@scenario(unable=_no_job_network)
+@scenario(beds.ONCE, unable=_no_job_network)
 def network(context):
     """Each job has the bytes that it sent and received, loopback separately, however short it is."""
     bed, slurm = context.bed, context.slurm

@@ -1,5 +1,6 @@
 """How jobs end, by the files of prolog and epilog and by slurmctld."""
 
+from testbed import beds
 from testbed.context import equal, expect, scenario
 from testbed.processes import wait_for
 
@@ -41,7 +42,7 @@ def knows_times(bed):
     return tuple(map(int, bed.run("scontrol --version").split()[1].split(".")[:2])) >= (23, 2)
 
 
-@scenario(unable=no_snippets)
+@scenario(beds.EACH_SLURM, unable=no_snippets, seconds=180)
 def how_jobs_end(context):
     """Time limit, nodes and restarts of jobs are slurmctld's, and so are exit code, signal and state, as far as SLURM's epilog
     has them. A requeued run has no exit code, and the next run has its own."""

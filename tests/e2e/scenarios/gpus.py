@@ -4,7 +4,7 @@ import contextlib
 import re
 import time
 
-from testbed import devices
+from testbed import beds, devices
 from testbed import gpus as testbed
 from testbed.context import close, equal, expect, scenario
 from testbed.processes import wait_for
@@ -27,7 +27,7 @@ _BINARY = "/opt/testbed/jobledger-exporter"
 # The ledger
 
 
-@scenario(unable=testbed.no_device_programs)
+@scenario(beds.ONCE, unable=testbed.no_device_programs)
 def gpu_ledger(context):
     """Busy seconds and joules: each job has exactly those of its GPUs while it had them; the rest is unattributed."""
     bed, slurm = context.bed, context.slurm
@@ -54,7 +54,7 @@ def gpu_ledger(context):
         _check_short_job(context, free, last)
 
 
-@scenario(unable=testbed.no_device_programs)
+@scenario(beds.ONCE, unable=testbed.no_device_programs)
 def gpu_shared(context):
     """Jobs that share a GPU (gres/shard) have the driver's counts of their processes; the rest is unattributed."""
     bed, slurm = context.bed, context.slurm
@@ -104,7 +104,7 @@ def gpu_shared(context):
 # What happens to drivers
 
 
-@scenario(unable=testbed.no_device_programs)
+@scenario(beds.ONCE, unable=testbed.no_device_programs)
 def gpu_driver(context):
     """A driver that is installed late, loses a GPU, hangs and is released: jobs keep their GPUs, and nothing is counted twice."""
     bed, slurm = context.bed, context.slurm
@@ -220,7 +220,7 @@ def _in_state(metrics, state):
     equal("state of the driver", states, {state: 1})
 
 
-@scenario(unable=testbed.no_device_programs)
+@scenario(beds.ONCE, unable=testbed.no_device_programs)
 def gpu_privileges(context):
     """The exporter keeps no capability. Its helper has two and ends with it. Without it the GPUs of jobs are absent."""
     bed = context.bed

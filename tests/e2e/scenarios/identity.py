@@ -2,7 +2,7 @@
 
 import contextlib
 
-from testbed import cache
+from testbed import beds, cache
 from testbed.context import equal, expect, scenario
 from testbed.processes import wait_for
 
@@ -12,7 +12,7 @@ _LONG = "while :; do :; done"
 _SNIPPETS = {part: cache.REPOSITORY / f"slurm/{part}.d/jobledger.sh" for part in ("prolog", "epilog")}
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def requeue(context):
     """A requeued job has its old id and a second run: a later start time, and counters from zero."""
     bed, slurm = context.bed, context.slurm
@@ -39,7 +39,7 @@ def requeue(context):
             expect(spent < elapsed + 5, f"{spent} CPU seconds on one CPU in {elapsed} s: is the first run among them?")
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def stale_directory(context):
     """An empty job directory that SLURM left behind is exported as stale and not as a job."""
     bed = context.bed
@@ -83,7 +83,7 @@ def installed_snippets(bed):
         bed.run("rm -f /etc/slurm/*.d/jobledger.sh; rm -rf /run/jobledger")
 
 
-@scenario(unable=no_snippets)
+@scenario(beds.EACH_SLURM, unable=no_snippets)
 def metadata(context):
     """The prolog's file is on the job's info series; the epilog moves the file."""
     bed, slurm = context.bed, context.slurm

@@ -3,6 +3,7 @@
 import contextlib
 import re
 
+from testbed import beds
 from testbed import gpus as testbed_gpus
 from testbed.context import close, equal, expect, scenario
 
@@ -36,7 +37,7 @@ def check_started(context, metrics, jobid):
     close(f"job {jobid}: start time", started, context.slurm.started(jobid) + 30, 32)
 
 
-@scenario()
+@scenario(beds.EACH_SLURM)
 def jobs_of_every_kind(context):
     """Serial, array, several steps, and srun without a batch script: ids, owners, CPUs, limits."""
     bed, slurm = context.bed, context.slurm
@@ -65,7 +66,7 @@ def jobs_of_every_kind(context):
                       ended.select("jobledger_job_memory_used_bytes", jobid=jobid), [])
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def two_slurmd(context):
     """Two slurmd on one host: each job is exported with its node; a heterogeneous job has a component on each."""
     bed, slurm = context.bed, context.slurm
@@ -111,7 +112,7 @@ class second_node:
         self._bed.remove_slurm_cgroup(self._bed.nodes[1])
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def promtool(context):
     """promtool check metrics accepts the exposition with jobs, steps, tasks and GPUs."""
     bed, slurm = context.bed, context.slurm

@@ -2,6 +2,7 @@
 
 import time
 
+from testbed import beds
 from testbed.context import close, equal, expect, scenario
 
 _NODE = "jobledger_node_slurm_cpu_seconds_total"
@@ -40,7 +41,7 @@ def read_around(bed, read):
     return value, (before, bed.scope_cpu_seconds(bed.nodes[0]))
 
 
-@scenario(unable=no_cpu_accounting)
+@scenario(beds.EACH_CONTROLLER, unable=no_cpu_accounting)
 def balance(context):
     """Jobs + residual = node = the kernel's sum, at every scrape while jobs start, run and end."""
     bed, slurm = context.bed, context.slurm

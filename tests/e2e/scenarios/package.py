@@ -2,7 +2,7 @@
 
 import time
 
-from testbed import devices
+from testbed import beds, devices
 from testbed import gpus as testbed
 from testbed.context import equal, expect, scenario
 from testbed.package import DROP_INS, NAME, SETTINGS, SHARE, UNIT, installed, no_package
@@ -22,9 +22,14 @@ _UNATTRIBUTED_JOULES = "jobledger_node_energy_unattributed_joules_total"
 _LEVEL = "/proc/sys/kernel/perf_event_paranoid"
 
 
-@scenario(unable=no_package)
+def _metered_packages(bed):
+    return no_package(bed) or devices.no_devices(bed)
+
+
+@scenario(beds.ONCE, unable=_metered_packages, seconds=400)
 def package(context):
-    """The installed service has no capability and exports a job's CPU time and owner; orders, settings and upgrades work; purge removes it."""
+    """The installed service has no capability and exports a job's CPU time and owner; orders and settings work; accounts go on over an
+    upgrade; purge removes it."""
     bed = context.bed
     with installed(context) as service:
         equal("state", (service.property("ActiveState"), service.property("UnitFileState")), ("active", "enabled"))
@@ -37,7 +42,7 @@ def package(context):
         _check_job(context)
         _check_orders(bed)
         _check_settings(bed, service)
-        _check_upgrade(bed, service)
+        _check_upgrade(context, service)
         _check_removal(bed, service, files)
 
 
@@ -103,37 +108,10 @@ def _check_settings(bed, service):
     service.restart()
 
 
-def _check_upgrade(bed, service):
-    before = service.property("MainPID")
-    service.upgrade()
-    wait_for("the service", lambda: bed.scrape().samples, 60)
-    expect(service.version().endswith("+later"), f"version {service.version()}")
-    expect(service.property("MainPID") != before, "an upgrade leaves the old exporter running")
-    expect("--jobs.steps" in bed.run(f"cat {SETTINGS}"), "an upgrade undoes the admin's settings")
-
-
-def _check_removal(bed, service, files):
-    bed.run(f"mkdir -p {DROP_INS}; ln -s {SHARE}/systemd/no-devices.conf {DROP_INS}/")
-    service.remove()
-    equal("state", service.property("ActiveState"), "inactive")
-    there = set(bed.run(f"ls -d {' '.join(files)} 2>/dev/null || true").split())
-    equal("what is left when it is removed", there, {SETTINGS})
-    service.remove(purge=True)
-    places = f"{' '.join(files)} {DROP_INS} /run/jobledger /run/jobledger-exporter"
-    equal("what is left when it is purged", bed.run(
-        f"ls -d {places} 2>/dev/null; find /etc /var/lib/systemd -name '*jobledger*'"), "")
-
-
-def _metered_packages(bed):
-    return no_package(bed) or devices.no_devices(bed)
-
-
-@scenario(unable=_metered_packages)
-def package_state(context):
-    """The accounts go on over an upgrade of the package: the joules and the CPU time of a running job, and the end of another one."""
+def _check_upgrade(context, service):
+    """The accounts go on: the joules and the CPU time of a running job, and the end of another one."""
     bed, slurm = context.bed, context.slurm
-    with devices.rapl(bed) as rapl, installed(context) as service, \
-            service.linked("energy-powercap", flags=("--jobs.retention=1h",)):
+    with devices.rapl(bed) as rapl, service.linked("energy-powercap", flags=("--jobs.retention=1h",)):
         running = slurm.submit(bed.users[0], _BUSY, "--mem=100", "-n1")
         slurm.wait_running(1)
 
@@ -149,12 +127,15 @@ def package_state(context):
         slurm.wait_over([ended])
         pid = service.property("MainPID")
         service.upgrade()
-        expect(service.version().endswith("+later") and service.property("MainPID") != pid, "it is not upgraded")
+        expect(service.version().endswith("+later"), f"version {service.version()}")
+        expect(service.property("MainPID") != pid, "an upgrade leaves the old exporter running")
+        expect("--jobs.retention" in bed.run(f"cat {SETTINGS}"), "an upgrade undoes the admin's settings")
         context.eventually(lambda metrics: counted(metrics) or expect(
             metrics.value("jobledger_job_end_time_seconds", jobid=ended) is not None, f"the end of job {ended} is lost"))
         time.sleep(1.2)
         after = devices.timed(bed, bed.scrape)
         _check_accounts(before, after, running, rapl)
+        slurm.cancel_all()
 
 
 def _check_accounts(before, after, running, rapl):
@@ -180,12 +161,24 @@ def _check_accounts(before, after, running, rapl):
     expect(joules > 0, f"the job had {joules} J")
 
 
+def _check_removal(bed, service, files):
+    bed.run(f"mkdir -p {DROP_INS}; ln -s {SHARE}/systemd/no-devices.conf {DROP_INS}/")
+    service.remove()
+    equal("state", service.property("ActiveState"), "inactive")
+    there = set(bed.run(f"ls -d {' '.join(files)} 2>/dev/null || true").split())
+    equal("what is left when it is removed", there, {SETTINGS})
+    service.remove(purge=True)
+    places = f"{' '.join(files)} {DROP_INS} /run/jobledger /run/jobledger-exporter"
+    equal("what is left when it is purged", bed.run(
+        f"ls -d {places} 2>/dev/null; find /etc /var/lib/systemd -name '*jobledger*'"), "")
+
+
 def _v2_only(bed):
     return no_package(bed) or devices.no_devices(bed) or (
         None if bed.cgroup == "v2" else "networks and GPUs of jobs are exported on cgroup v2 only")
 
 
-@scenario(unable=_v2_only, by_name=True)
+@scenario(beds.ONCE, unable=_v2_only, by_name=True, seconds=400)
 def package_drop_ins(context):
     """Each collector works with its drop-in and is denied without it; the exporter keeps only the documented capabilities."""
     with installed(context) as service:
@@ -301,7 +294,7 @@ def _debugfs(context, service):
         bed.run("mount -o remount,mode=0700,gid=0 /sys/kernel/debug; umount /sys/kernel/debug || true")
 
 
-@scenario(unable=lambda bed: no_package(bed) or devices.no_devices(bed), by_name=True)
+@scenario(beds.ONCE, unable=lambda bed: no_package(bed) or devices.no_devices(bed), by_name=True)
 def package_dead_server(context):
     """The unit starts while an NFS server hangs, also for /home, and does not hold an unmounted file system."""
     bed = context.bed

@@ -3,7 +3,7 @@
 import contextlib
 import subprocess
 
-from testbed import cache
+from testbed import beds, cache
 from testbed.context import equal, expect, scenario
 from testbed.processes import wait_for
 
@@ -74,7 +74,7 @@ def _state(bed):
     return bed.run(f"stat -c %u {_LOCK}; cat {_LEVEL}").split()
 
 
-@scenario(unable=_unable)
+@scenario(beds.ONCE, unable=_unable, seconds=250)
 def handover(context):
     """A hwperf job needs whole nodes. While it runs the counters are released to it; afterwards the exporter counts again."""
     bed, slurm = context.bed, context.slurm

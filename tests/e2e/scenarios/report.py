@@ -5,6 +5,7 @@ import email
 import email.policy
 import re
 
+from testbed import beds
 from testbed.context import close, equal, expect, scenario
 from testbed.processes import wait_for
 from testbed.reports import Ran
@@ -203,7 +204,7 @@ def _asked_for_long(bed):
         bed.run(f"rm -f {settings}")
 
 
-@scenario(unable=no_snippets)
+@scenario(beds.NEWEST, unable=no_snippets, seconds=170)
 def report(context):
     """Reports of jobs that ended in every way have what slurmctld and the jobs' own cgroups have."""
     bed, slurm, user = context.bed, context.slurm, context.bed.users[0]

@@ -2,6 +2,7 @@
 
 import time
 
+from testbed import beds
 from testbed.context import close, equal, expect, scenario
 
 from .kinds import check_running
@@ -9,7 +10,7 @@ from .kinds import check_running
 _LONG = "while :; do :; done"
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def late_slurmd(context):
     """An exporter that starts before slurmd sees the jobs once slurmd runs."""
     bed, slurm = context.bed, context.slurm
@@ -29,7 +30,7 @@ def late_slurmd(context):
         bed.wait_up(node)
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def slurmd_restart(context):
     """A restart of slurmd does not affect running jobs: same start time, no counter goes back. New jobs are found."""
     bed, slurm = context.bed, context.slurm
@@ -51,7 +52,7 @@ def slurmd_restart(context):
             expect(spent == sorted(spent) and spent[2] > spent[0], f"CPU seconds over the restart: {spent}")
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def exporter_restart(context):
     """A restarted exporter finds the running jobs with their complete counters."""
     bed, slurm = context.bed, context.slurm
@@ -74,7 +75,7 @@ _COUNTED = ("jobledger_node_energy_joules_total", "jobledger_node_energy_unattri
             "jobledger_node_slurm_cpu_seconds_total", "jobledger_node_disk_operations_total")
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP)
 def exporter_state(context):
     """With a state, nothing falls over a restart and a kill, and a job that ended and was in no scrape is in the next one."""
     bed, slurm = context.bed, context.slurm

@@ -2,6 +2,7 @@
 
 import random
 
+from testbed import beds
 from testbed.context import close, equal, expect, scenario
 
 from .ledger import check_gain, no_cpu_accounting, read_around
@@ -35,11 +36,11 @@ def check_allocated(server, cpus):
         close(f"job {jobid}: allocated CPU time", allocated[jobid], number * durations[jobid], 0.001)
 
 
-@scenario()
+@scenario(beds.EACH_CGROUP, seconds=200)
 def short_jobs(context):
     """Every job is in Prometheus with its owner, and the CPU times add up to the kernel's."""
     bed, slurm = context.bed, context.slurm
-    owners = [bed.users[index % 2] for index in range(context.options.jobs)]
+    owners = [bed.users[index % 2] for index in range(context.options.jobs or (12 if bed.emulated else 30))]
     requests = [(owner, body, ("--mem=100", "-n1")) for owner, body in zip(owners, _bodies(len(owners)), strict=True)]
     counted = no_cpu_accounting(bed) is None
     ledger = f"sum({_last('jobledger_job_cpu_seconds_total')} or vector(0)) + " \

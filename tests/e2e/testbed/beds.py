@@ -14,3 +14,18 @@ MOVING = {
     "vm-26.05-v2": lambda: vm.boot("vm-26.05-v2", "sid", "v2"),
 }
 ALL = STANDARD | MOVING
+# They use this machine's own cgroups: one at a time.
+ALONE = {"host-v1"}
+
+# Where a scenario runs if neither it nor a bed is named (run.py --each runs it on every bed that can).
+# What depends on SLURM's version, on its plugin for cgroups, or on its prologs.
+EACH_SLURM = tuple(STANDARD)
+# What depends on the version of cgroups alone. host-v1 is the fast one of v1.
+EACH_CGROUP = ("vm-22.05-v2", "host-v1")
+# The same with v1's controllers of CPU time and memory, which host-v1 lacks.
+EACH_CONTROLLER = ("vm-22.05-v2", "vm-22.05-v1")
+# What depends on neither: devices, the package.
+ONCE = ("vm-22.05-v2",)
+# What is the same in all supported versions of SLURM, but would first change in a new one.
+NEWEST = ("vm-24.11-v2",)
+V1 = ("vm-22.05-v1",)

@@ -7,12 +7,15 @@ from . import exposition, prometheus
 from .processes import QUIET, Failure, wait_for
 
 
-def scenario(unable=lambda bed: None, by_name=False):
-    """Marks a function `f(context)` as a scenario. `unable(bed)` returns why a bed cannot run it, or None. With `by_name` it runs
-    only if it is named."""
+def scenario(beds, unable=lambda bed: None, by_name=False, seconds=60):
+    """Marks a function `f(context)` as a scenario. `beds` are the names of those where it usually runs (beds.py). `unable(bed)`
+    returns why a bed cannot run it, or None. With `by_name` it runs only if it is named. `seconds` is about what it takes on an
+    emulated machine: those that take long begin first."""
     def mark(function):
+        function.beds = beds
         function.unable = unable
         function.by_name = by_name
+        function.seconds = seconds
         return function
     return mark
 

@@ -97,12 +97,12 @@ def _later(deb, directory):
 
 @contextlib.contextmanager
 def installed(context):
-    """Installs a package of the binary under test, for a with block."""
+    """Installs a package of the binary under test, for a with block. That of `jobledger` is made of it, too, and not installed."""
     bed = context.bed
     packages.check("packages")
     with tempfile.TemporaryDirectory() as directory:
         # xz is slow on an emulated machine.
-        subprocess.run([cache.REPOSITORY / "packaging/build.sh", "--binary", context.binary, "--only", "deb",
+        subprocess.run([cache.REPOSITORY / "packaging/build.sh", "--binary", context.binary, "--cli", context.binary, "--only", "deb",
                         "--output", directory], env=os.environ | {"DPKG_DEB_COMPRESSOR_TYPE": "gzip"},
                        stdout=subprocess.DEVNULL, check=True)
         (deb,) = Path(directory).glob(f"{NAME}_*.deb")

@@ -113,6 +113,8 @@ def connects(port):
 
 # Seconds without any progress after which a wait fails, and the longest wait.
 QUIET, LONGEST = 60, 600
+# Between two questions of a wait.
+_MOST_PAUSE = 3
 
 
 def wait_for(what, condition, quiet=QUIET, interval=0.25):
@@ -120,11 +122,12 @@ def wait_for(what, condition, quiet=QUIET, interval=0.25):
 
     It waits for progress: it fails after `quiet` seconds in which no process that descends from this one ran. While one runs,
     waits for a CPU or waits for a disk, time does not count, so a busy machine is late for nothing. A condition that raises Failure or
-    OSError is asked again; another such error than before is progress, and the last is part of the report.
+    OSError is asked again; another such error than before is progress, and the last is part of the report. Between two questions is
+    twice the time that the first took: on an emulated machine they are the work that is waited for.
     """
-    begun = looked = time.monotonic()
-    last, still = "", 0
+    begun, last, still, pause = time.monotonic(), "", 0, interval
     while True:
+        asked = time.monotonic()
         try:
             value = condition()
             if value:
@@ -135,11 +138,11 @@ def wait_for(what, condition, quiet=QUIET, interval=0.25):
         now = time.monotonic()
         if is_quiet():
             # The time in the condition itself is this process's own work.
-            still += min(now - looked, 2 * interval)
-        looked = now
+            still += pause
         if still >= quiet or now - begun >= max(LONGEST, 2 * quiet):
             raise Failure(f"waited {now - begun:.0f} s for {what}, nothing ran in {still:.0f} s{last}")
-        time.sleep(interval)
+        pause = max(interval, min(2 * (now - asked), _MOST_PAUSE))
+        time.sleep(pause)
 
 
 def is_quiet():

@@ -10,6 +10,7 @@ from .processes import Lost, free_ports, running, scratch, wait_for
 
 _AGENT_PORT = 7000
 _EXPORTER_PORT = 9810
+_LOG = "/run/jobledger-exporter.log"
 _CPUS = 4
 _SPARE_BYTES = 64 << 20
 _ARGUMENTS = ("console=ttyS0 panic=-1 loglevel=5 softlockup_all_cpu_backtrace=1 mitigations=off nokaslr selinux=0 "
@@ -80,7 +81,9 @@ class VirtualBed(Bed):
             self.agent.put("/opt/testbed/jobledger-exporter", content, 0o755)
             self._binary = content
         words = " ".join(f"'{flag}'" for flag in (f"--web.listen-address=:{_EXPORTER_PORT}", *SCRAPED, *flags))
+        # journald takes a seventh of the machine for a log of all details.
         self.run("systemd-run --quiet --unit=jobledger-exporter -p LimitNOFILE=65536 "
+                 f"-p StandardOutput=append:{_LOG} -p StandardError=append:{_LOG} "
                  f"/opt/testbed/jobledger-exporter {words}")
         return self.exporter_address
 
@@ -102,7 +105,7 @@ class VirtualBed(Bed):
         return "\n".join(lines[-120:])
 
     def exporter_log(self):
-        return self.run("journalctl -q -u jobledger-exporter -o cat --no-pager || true")
+        return self.run(f"cat {_LOG} 2>/dev/null || true")
 
 
 def _numa():
@@ -124,11 +127,12 @@ def boot(name, suite, cgroup):
         spare = directory / "spare.img"
         with open(spare, "wb") as handle:
             handle.truncate(_SPARE_BYTES)
+        # A CPU without AVX, whose emulation is slower than what a C library gains by it.
         # One thread for all CPUs. With a thread each, qemu 7.2 kept executing an int3 that the kernel had already replaced
         # (opening counters patches the scheduler, text_poke_bp), and the machine froze.
         command = [
             "qemu-system-x86_64", "-name", name, "-M", "q35", "-accel", "tcg,thread=single,tb-size=512",
-            "-cpu", "Haswell", "-smp", f"{_CPUS},sockets=2", "-m", "2048", *_numa(), "-nodefaults", "-no-user-config",
+            "-cpu", "Nehalem", "-smp", f"{_CPUS},sockets=2", "-m", "2048", *_numa(), "-nodefaults", "-no-user-config",
             "-display", "none", "-serial", f"file:{directory}/serial.log", "-no-reboot",
             "-kernel", f"{system}/vmlinuz", "-initrd", f"{system}/initrd", "-append", arguments,
             "-drive", f"file={disk},format=raw,if=none,id=disk,snapshot=on,cache=unsafe",
