@@ -1,5 +1,6 @@
 //! The command line: help, man pages and completions come from here.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -98,6 +99,10 @@ pub enum Command {
     Top(Top),
     /// A job's data as a file for other programs
     Export(Export),
+    /// Records what the node's exporter shows of the job that this runs in, for reports and exports without a server
+    Record(Record),
+    /// What the job that this runs in used on this node so far, as a line of JSON
+    Snapshot(OfNode),
     /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
     Mail(Mail),
     /// Mails users what their ended jobs wasted, by a file of policies
@@ -141,6 +146,40 @@ pub struct Report {
     /// Waits until the job's end was scraped, so many seconds at most
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(0..=3600))]
     pub wait: Option<u32>,
+    /// From these files of record instead of a server
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with = "wait")]
+    pub recording: Vec<PathBuf>,
+}
+
+/// The node on which this runs.
+#[derive(Debug, Args)]
+pub struct OfNode {
+    /// The page of the node's exporter; also record.exporter in the configuration [default: http://127.0.0.1:9810/metrics]
+    #[arg(long, value_name = "URL")]
+    pub exporter: Option<String>,
+    /// The job's number on the node [default: the job that this runs in]
+    #[arg(long, value_name = "NUMBER")]
+    pub job: Option<u64>,
+}
+
+/// `jobledger record`
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Seconds between two readings, which are at multiples of it
+    #[arg(short, long, value_name = "SECONDS", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub interval: u32,
+    /// The file, to which is added; %j is the job and %N the node
+    #[arg(short, long, value_name = "FILE", default_value = "jobledger-%j-%N.om")]
+    pub output: String,
+    /// All series of the node, too
+    #[arg(long)]
+    pub whole_node: bool,
+    /// Its node.
+    #[command(flatten)]
+    pub node: OfNode,
+    /// Records until this command ends, and ends with its exit status [default: until the job ends, or a signal]
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
 }
 
 /// How a report is shown.
@@ -340,9 +379,12 @@ pub enum TopSort {
 /// `jobledger export`
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The job, in the forms of report
-    #[arg(value_name = "JOB")]
-    pub job: JobId,
+    /// The job, in the forms of report [default: that of --recording]
+    #[arg(value_name = "JOB", required_unless_present = "recording")]
+    pub job: Option<JobId>,
+    /// From these files of record instead of a server
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub recording: Vec<PathBuf>,
     /// The file, whose name says its format: .csv, .parquet, .json, .h5; the directory of the archive with --layout=clustercockpit
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -355,7 +397,7 @@ pub struct Export {
     /// Which metrics, * stands for any text [default: all]
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     pub metrics: Vec<String>,
-    /// Seconds between two values [default: 60]
+    /// Seconds between two values [default: 60, of a recording as it was recorded]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub step: Option<u32>,
     /// Which run of a requeued job, from 1 [default: the last]

@@ -25,6 +25,8 @@ pub struct Config {
     pub report: Report,
     /// How mails are sent.
     pub mail: Mail,
+    /// Where recordings come from.
+    pub record: Record,
     /// Whose jobs are shown. The site's file alone sets it.
     pub privacy: Privacy,
 }
@@ -87,6 +89,17 @@ pub struct Mail {
     pub sendmail: Option<PathBuf>,
 }
 
+/// Where recordings come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(deny_unknown_fields, default)]
+pub struct Record {
+    /// The page of the node's exporter; `http://127.0.0.1:9810/metrics` if it is not set.
+    pub exporter: Option<String>,
+    /// Credentials and TLS for it, in the format of promtool's `--http.config.file`.
+    pub http_config_file: Option<PathBuf>,
+}
+
 /// Whose jobs are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
@@ -131,7 +144,7 @@ impl Config {
                 *below = own;
             }
         }
-        let Config { server, slurm, report, mail, privacy: _ } = own;
+        let Config { server, slurm, report, mail, record, privacy: _ } = own;
         over(&mut self.server.url, server.url);
         over(&mut self.server.http_config_file, server.http_config_file);
         over(&mut self.server.cluster_label, server.cluster_label);
@@ -147,6 +160,8 @@ impl Config {
         over(&mut self.mail.smtp_user, mail.smtp_user);
         over(&mut self.mail.smtp_password_file, mail.smtp_password_file);
         over(&mut self.mail.sendmail, mail.sendmail);
+        over(&mut self.record.exporter, record.exporter);
+        over(&mut self.record.http_config_file, record.http_config_file);
     }
 }
 

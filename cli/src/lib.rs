@@ -17,6 +17,7 @@ pub mod job_id;
 pub mod mail;
 mod output;
 pub mod privacy;
+pub mod recording;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

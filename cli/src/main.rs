@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     // clap ends the program with 2 where the command line is wrong.
     let arguments = Arguments::parse();
     match commands::run(arguments, &Environment::of_this_process()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(failure) => {
             eprintln!("jobledger: {failure}");
             ExitCode::from(failure.kind as u8)

@@ -16,7 +16,7 @@ fn line(page: &mut String, works: bool, what: &str, advice: &str) {
 
 pub(super) async fn run(surroundings: &Surroundings) -> Result<(), Failure> {
     let (client, until, Scope { cluster_label, .. }) =
-        (&surroundings.prometheus.client, surroundings.prometheus.until, &surroundings.prometheus.scope);
+        (&surroundings.source.client, surroundings.source.until, &surroundings.source.scope);
     let mut page = String::new();
     // Without this nothing works, and the error says why.
     let nodes = client.query("count(count by (instance) (jobledger_exporter_build_info))", until).await?;
@@ -36,7 +36,7 @@ pub(super) async fn run(surroundings: &Surroundings) -> Result<(), Failure> {
     let names: Vec<String> =
         clusters.iter().filter_map(|sample| sample.labels.get(cluster_label)).map(harmless).collect();
     if names.len() > 1 {
-        let chosen = surroundings.prometheus.scope.cluster.is_some();
+        let chosen = surroundings.source.scope.cluster.is_some();
         line(
             &mut page,
             chosen,

@@ -39,7 +39,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     }
     let (now, period) = (Timestamp::now(), period(here));
     let reports = reports(&policies, here).await?;
-    let (found, left_out) = findings::find(&policies, &reports, &here.prometheus.thresholds);
+    let (found, left_out) = findings::find(&policies, &reports, &here.thresholds);
     let found: Vec<(Finding<'_>, Due)> = found
         .into_iter()
         .map(|finding| {
@@ -63,7 +63,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     }
     for (user, findings) in &users {
         let letter = templates
-            .letter(user, findings, &period, policies.mails.jobs, &here.prometheus.thresholds)
+            .letter(user, findings, &period, policies.mails.jobs, &here.thresholds)
             .map_err(Failure::usage)?;
         let entries = findings.iter().map(|finding| entry(finding, now)).collect();
         mails.push(Outgoing { to: address(&policies, &user.name), letter, entries });
@@ -79,7 +79,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
 pub(super) fn read(path: &Path, here: &Surroundings) -> Result<Policies, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    Policies::parse(&text, &here.prometheus.thresholds).map_err(wrong)
+    Policies::parse(&text, &here.thresholds).map_err(wrong)
 }
 
 fn templates(policies: &Policies) -> Result<Templates, Failure> {
@@ -111,14 +111,14 @@ pub(super) fn history(policies: &Policies, send: bool) -> Result<History, Failur
 }
 
 pub(super) fn period(here: &Surroundings) -> Period {
-    let until = here.prometheus.until;
-    Period { from: until - here.prometheus.window, until, zone: here.zone.clone() }
+    let until = here.source.until;
+    Period { from: until - here.source.window, until, zone: here.zone.clone() }
 }
 
 /// Of all jobs that a policy may look at. Rows of ended jobs say cheaply which are too short, where they are recorded.
 async fn reports(policies: &Policies, here: &Surroundings) -> Result<Vec<Report>, Failure> {
     let least = policies.least_seconds();
-    let rows = match here.prometheus.ended(&Selection::default()).await {
+    let rows = match here.source.ended(&Selection::default()).await {
         Ok(rows) if least > 0.0 => rows,
         _ => Vec::new(),
     };

@@ -10,7 +10,9 @@ use job_report::metric::{self, Metric};
 
 use super::surroundings::Surroundings;
 use crate::arguments::{self, ExportBy, ExportLayout};
-use crate::source::{Wanted, WhichRun};
+use crate::job_id::JobId;
+use crate::source::recordings::Recordings;
+use crate::source::{Source, Wanted, WhichRun};
 use crate::text::is_like;
 use crate::{Failure, Kind};
 
@@ -41,23 +43,43 @@ impl Format {
 /// Bins of a curve if `--step` does not say how long they are.
 const STEP_SECONDS: f64 = 60.0;
 
+/// From a server.
 pub(super) async fn run(options: &arguments::Export, surroundings: &Surroundings) -> Result<(), Failure> {
+    let id = options.job.clone().ok_or_else(|| Failure::usage("which job?"))?;
+    exported(options, surroundings, &id, Some(STEP_SECONDS)).await
+}
+
+/// From recordings.
+pub(super) async fn of_recordings(
+    options: &arguments::Export,
+    surroundings: &Surroundings<Recordings>,
+) -> Result<(), Failure> {
+    let id = options.job.clone().map_or_else(|| surroundings.source.job(), Ok)?;
+    exported(options, surroundings, &id, None).await
+}
+
+async fn exported<S: Source>(
+    options: &arguments::Export,
+    surroundings: &Surroundings<S>,
+    id: &JobId,
+    step: Option<f64>,
+) -> Result<(), Failure> {
     let archive = options.layout == Some(ExportLayout::Clustercockpit);
     let format = if archive { Format::Json } else { Format::of(&options.output)? };
     fits(format, options)?;
     let metrics = chosen(&options.metrics)?;
     let key = options.anonymize.as_deref().map(read_key).transpose()?;
     let wanted = Wanted {
-        id: &options.job,
+        id,
         run: options.run.map_or(WhichRun::Last, WhichRun::Number),
         bins: usize::MAX,
-        step: Some(options.step.map_or(STEP_SECONDS, f64::from)),
+        step: options.step.map(f64::from).or(step),
         curves: &metrics,
     };
     let mut report = surroundings.report(&wanted).await?;
     let incomplete = report.is_incomplete();
     if let Some(key) = key {
-        report = anonymize::anonymize_report(report, &surroundings.prometheus.thresholds, &key)
+        report = anonymize::anonymize_report(report, &surroundings.thresholds, &key)
             .map_err(|error| Failure::usage(error.to_string()))?;
     }
     write(report, format, options)

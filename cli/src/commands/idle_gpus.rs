@@ -44,7 +44,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     let Some(policy) = &policies.idle_gpus else {
         return Err(Failure::usage(format!("{}: there is no [idle_gpus]", options.policies.display())));
     };
-    if options.send && now() - here.prometheus.until > MOST_AGE {
+    if options.send && now() - here.source.until > MOST_AGE {
         return Err(Failure::usage("--send is about what jobs do now: leave out --until"));
     }
     let mut history = digest::history(&policies, options.send)?;
@@ -90,11 +90,11 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
 /// Counters now, and at each of the policy's times before, the shortest first.
 async fn readings(policy: &IdleGpus, here: &Surroundings) -> Result<(ByJob, Vec<(u32, ByJob)>), Failure> {
     let times: BTreeSet<u32> = policy.warn_minutes.iter().copied().chain(policy.cancel_minutes).collect();
-    let until = here.prometheus.until;
-    let now = here.prometheus.gpu_times(until).await?;
+    let until = here.source.until;
+    let now = here.source.gpu_times(until).await?;
     let mut before = Vec::new();
     for minutes in times {
-        before.push((minutes, here.prometheus.gpu_times(until - f64::from(minutes) * 60.0).await?));
+        before.push((minutes, here.source.gpu_times(until - f64::from(minutes) * 60.0).await?));
     }
     Ok((now, before))
 }
@@ -106,7 +106,7 @@ fn judge<'a>(
     history: &History,
     here: &Surroundings,
 ) -> Option<Idle<'a>> {
-    let thresholds = &here.prometheus.thresholds;
+    let thresholds = &here.thresholds;
     let any = |which: &[Which]| which.iter().any(|which| which.has(report, thresholds));
     if !policy.jobs.has(report, thresholds) || any(&policies.except) || any(&policy.except) {
         return None;
@@ -116,7 +116,7 @@ fn judge<'a>(
     let were_idle = |(minutes, before): &&(u32, ByJob)| {
         let readings = now.get(&key).zip(before.get(&key));
         let judged = readings.and_then(|(now, before)| {
-            idle_gpus::were_idle(report, *minutes, (here.prometheus.until, now, before), policy, thresholds)
+            idle_gpus::were_idle(report, *minutes, (here.source.until, now, before), policy, thresholds)
         });
         judged == Some(true)
     };
@@ -132,7 +132,7 @@ fn judge<'a>(
 /// No exception is of the job, or might be: one of which a number or a name is not known spares it.
 fn may_cancel(report: &Report, policies: &Policies, policy: &IdleGpus, here: &Surroundings) -> bool {
     let mut exceptions = policies.except.iter().chain(&policy.except).chain(&policy.never_cancel);
-    !exceptions.any(|which| which.may_have(report, &here.prometheus.thresholds))
+    !exceptions.any(|which| which.may_have(report, &here.thresholds))
 }
 
 fn page(idle: &[Idle<'_>]) -> String {

@@ -8,25 +8,46 @@ mod export;
 mod idle_gpus;
 mod list;
 mod mail;
+mod node;
+mod record;
 mod report;
+mod snapshot;
 mod surroundings;
 mod top;
 mod waste;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::process::ExitCode;
 
 use crate::arguments::{Arguments, Command};
 use crate::{Failure, documents, output};
 
+use self::node::Node;
 pub use surroundings::{Environment, Surroundings};
 
-/// Does what the command line says.
-pub fn run(arguments: Arguments, environment: &Environment) -> Result<(), Failure> {
-    match arguments.command {
+/// Does what the command line says; the exit status is that of a command that it runs.
+pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, Failure> {
+    let done: Result<(), Failure> = match arguments.command {
+        Command::Record(options) => {
+            let node = Node::new(&options.node, options.whole_node, &arguments.common, environment)?;
+            return block_on(record::run(&options, &node));
+        }
         Command::Completions { shell } => output::write(None, &documents::completions(shell)),
         Command::Man { command } => output::write(None, &documents::man(command.as_deref())?),
         Command::Flags => output::write(None, documents::flags().as_bytes()),
+        Command::Report(options) if !options.recording.is_empty() => {
+            let here = Surroundings::of_recordings(&arguments.common, environment, &options.recording)?;
+            block_on(report::of_recordings(&options, &here))
+        }
+        Command::Export(options) if !options.recording.is_empty() => {
+            let here = Surroundings::of_recordings(&arguments.common, environment, &options.recording)?;
+            block_on(export::of_recordings(&options, &here))
+        }
+        Command::Snapshot(options) => {
+            let node = Node::new(&options, false, &arguments.common, environment)?;
+            block_on(snapshot::run(&node, &Surroundings::without_source(&arguments.common, environment)?))
+        }
         Command::Report(options) => {
             with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
                 Box::pin(report::run(&options, here))
@@ -66,7 +87,8 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<(), Failur
         Command::Check => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
             Box::pin(check::run(here))
         }),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 'a>>;
@@ -76,11 +98,15 @@ fn with<'a, T>(
     surroundings: &'a Surroundings,
     work: impl FnOnce(&'a Surroundings) -> Work<'a, T>,
 ) -> Result<T, Failure> {
+    let done = block_on(work(surroundings));
+    surroundings.show_log();
+    done
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::other(error.to_string()))?;
-    let done = runtime.block_on(work(surroundings));
-    surroundings.show_log();
-    done
+    runtime.block_on(work)
 }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use job_files::json;
 use job_report::Report;
 
-use super::surroundings::{Surroundings, warn};
+use super::surroundings::{Environment, Surroundings, warn};
 use crate::arguments::{self, Format};
 #[cfg(feature = "pdf")]
 use crate::formats::pdf;
 use crate::formats::{html, jobstats, markdown, seff, text};
 use crate::job_id::JobId;
 use crate::source::prometheus::{OF_PAGES, OF_REPORTS};
+use crate::source::recordings::Recordings;
 use crate::source::{Wanted, WhichRun};
 use crate::{Failure, Kind, output};
 
@@ -22,14 +23,29 @@ const BINS: usize = 120;
 /// The same of one with plots: nearly as many as these have pixels.
 const PAGE_BINS: usize = 600;
 
+/// Reports of a server.
 pub(super) async fn run(options: &arguments::Report, surroundings: &Surroundings) -> Result<(), Failure> {
-    let own;
-    let jobs = if options.jobs.is_empty() {
-        own = [this_job(surroundings)?];
-        own.as_slice()
-    } else {
-        options.jobs.as_slice()
-    };
+    let wait = Duration::from_secs(options.wait.unwrap_or(0).into());
+    let own = || this_job(&surroundings.environment);
+    shown(options, surroundings, own, async |wanted| surroundings.report_after(wait, wanted).await).await
+}
+
+/// Reports of recordings.
+pub(super) async fn of_recordings(
+    options: &arguments::Report,
+    surroundings: &Surroundings<Recordings>,
+) -> Result<(), Failure> {
+    let own = || surroundings.source.job();
+    shown(options, surroundings, own, async |wanted| surroundings.report(wanted).await).await
+}
+
+async fn shown<S>(
+    options: &arguments::Report,
+    surroundings: &Surroundings<S>,
+    own: impl FnOnce() -> Result<JobId, Failure>,
+    ask: impl AsyncFn(&Wanted<'_>) -> Result<Report, Failure>,
+) -> Result<(), Failure> {
+    let jobs = if options.jobs.is_empty() { &[own()?] } else { options.jobs.as_slice() };
     let ending = options.output.as_deref().and_then(Format::by_ending);
     let format = options.format.or(ending).unwrap_or(Format::Text);
     if format.is_whole_file() && jobs.len() > 1 {
@@ -43,7 +59,7 @@ pub(super) async fn run(options: &arguments::Report, surroundings: &Surroundings
     }
     let (mut written, mut failures, mut incomplete) = (Vec::new(), Vec::new(), false);
     for id in jobs {
-        match one(id, options, format, surroundings).await {
+        match ask(&of_format(id, options, format)).await {
             Ok(report) => {
                 incomplete |= report.is_incomplete();
                 // A blank line between pages; documents follow each other.
@@ -73,22 +89,16 @@ pub(super) async fn run(options: &arguments::Report, surroundings: &Surroundings
     }
 }
 
-fn this_job(surroundings: &Surroundings) -> Result<JobId, Failure> {
-    let id = surroundings.environment.job_id.as_deref();
+fn this_job(environment: &Environment) -> Result<JobId, Failure> {
+    let id = environment.job_id.as_deref();
     let id = id.ok_or_else(|| Failure::usage("which job? A number, or run it inside a job"))?;
     id.parse().map_err(|error| Failure::usage(format!("$SLURM_JOB_ID: {error}")))
 }
 
-async fn one(
-    id: &JobId,
-    options: &arguments::Report,
-    format: Format,
-    surroundings: &Surroundings,
-) -> Result<Report, Failure> {
+fn of_format<'a>(id: &'a JobId, options: &arguments::Report, format: Format) -> Wanted<'a> {
     let run = options.run.map_or(WhichRun::Last, WhichRun::Number);
     let (bins, curves) = if format.is_whole_file() { (PAGE_BINS, OF_PAGES) } else { (BINS, OF_REPORTS) };
-    let wait = Duration::from_secs(options.wait.unwrap_or(0).into());
-    surroundings.report_after(wait, &Wanted { run, bins, curves, ..wanted(id) }).await
+    Wanted { run, bins, curves, ..wanted(id) }
 }
 
 /// What a report in words is made of.
@@ -97,7 +107,7 @@ pub(super) fn wanted(id: &JobId) -> Wanted<'_> {
 }
 
 /// A report in words.
-pub(super) fn text(report: &Report, surroundings: &Surroundings, colour: bool) -> String {
+pub(super) fn text<S>(report: &Report, surroundings: &Surroundings<S>, colour: bool) -> String {
     let options = text::Options {
         width: surroundings.width,
         ascii: surroundings.ascii,
@@ -106,14 +116,14 @@ pub(super) fn text(report: &Report, surroundings: &Surroundings, colour: bool) -
         zone: surroundings.zone.clone(),
         link: link(report, surroundings),
     };
-    text::render(report, &surroundings.prometheus.thresholds, &options)
+    text::render(report, &surroundings.thresholds, &options)
 }
 
-fn node_rows(surroundings: &Surroundings) -> usize {
+fn node_rows<S>(surroundings: &Surroundings<S>) -> usize {
     surroundings.config.report.node_rows.unwrap_or(8)
 }
 
-fn render(report: &Report, format: Format, surroundings: &Surroundings) -> Result<Vec<u8>, Failure> {
+fn render<S>(report: &Report, format: Format, surroundings: &Surroundings<S>) -> Result<Vec<u8>, Failure> {
     let node_rows = node_rows(surroundings);
     let zone = surroundings.zone.clone();
     let link = link(report, surroundings);
@@ -130,12 +140,12 @@ fn render(report: &Report, format: Format, surroundings: &Surroundings) -> Resul
         }
         Format::Html => {
             let options = html::Options { zone, link };
-            html::render(report, &surroundings.prometheus.thresholds, &options).into_bytes()
+            html::render(report, &surroundings.thresholds, &options).into_bytes()
         }
         #[cfg(feature = "pdf")]
         Format::Pdf => {
             let options = pdf::Options { zone, link };
-            pdf::render(report, &surroundings.prometheus.thresholds, &options)
+            pdf::render(report, &surroundings.thresholds, &options)
                 .map_err(|error| failure(&error))?
         }
         Format::Seff => seff::render(report).into_bytes(),
@@ -150,7 +160,7 @@ fn render(report: &Report, format: Format, surroundings: &Surroundings) -> Resul
 }
 
 /// The address of the dashboard, for the time of the job.
-fn link(report: &Report, surroundings: &Surroundings) -> Option<String> {
+fn link<S>(report: &Report, surroundings: &Surroundings<S>) -> Option<String> {
     let (job, template) = (&report.job, surroundings.config.report.grafana.as_deref()?);
     let link = template
         .replace("{jobid}", &job.id.to_string())

@@ -15,6 +15,7 @@ use crate::config::{self, Config};
 use crate::privacy::Privacy;
 use crate::source::accounting::Sacct;
 use crate::source::prometheus::{Prometheus, Scope, Selection};
+use crate::source::recordings::Recordings;
 use crate::source::{Source, Wanted};
 use crate::{Failure, Kind};
 
@@ -23,6 +24,8 @@ use crate::{Failure, Kind};
 pub struct Environment {
     /// `$SLURM_JOB_ID`
     pub job_id: Option<String>,
+    /// This node: `$SLURMD_NODENAME`, else the host's name.
+    pub node: String,
     /// `$SLURM_JOB_MAIL_TYPE`
     pub mail_type: Option<String>,
     /// `$USER`
@@ -43,6 +46,9 @@ impl Environment {
         let home = || get("HOME").map(|home| PathBuf::from(home).join(".config"));
         Self {
             job_id: get("SLURM_JOB_ID"),
+            node: get("SLURMD_NODENAME").unwrap_or_else(|| {
+                rustix::system::uname().nodename().to_string_lossy().into_owned()
+            }),
             mail_type: get("SLURM_JOB_MAIL_TYPE"),
             user: get("USER"),
             no_color: get("NO_COLOR").is_some(),
@@ -61,11 +67,13 @@ impl Environment {
 
 /// What commands work with.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct Surroundings<S = Prometheus> {
     /// The configuration.
     pub config: Config,
-    /// The server.
-    pub prometheus: Prometheus,
+    /// Where reports come from: a server, or recordings.
+    pub source: S,
+    /// Of advice.
+    pub thresholds: Thresholds,
     /// Of times.
     pub zone: TimeZone,
     /// The environment.
@@ -89,12 +97,7 @@ impl Surroundings {
     /// Reads the configuration. Nothing is asked yet. `since` is the earliest time if the command line has none.
     pub fn new(common: &Common, environment: &Environment, since: &str) -> Result<Self, Failure> {
         let config = config::load(common.config.as_deref(), environment.user_config.as_deref())?;
-        let zone = match &common.tz {
-            Some(name) => TimeZone::get(name)
-                .map_err(|_| Failure::usage(format!("--tz={name}: there is no such time zone")))?,
-            None => TimeZone::system(),
-        };
-        let now = now();
+        let (zone, now) = (zone(common)?, now());
         let until = moment("--until", &common.until, now, &zone)?;
         let since = moment("--since", common.since.as_deref().unwrap_or(since), now, &zone)?;
         if since >= until {
@@ -119,49 +122,30 @@ impl Surroundings {
             cluster_label: server.cluster_label.clone().unwrap_or_else(|| "cluster".to_owned()),
             cluster: common.cluster.clone().or_else(|| server.cluster.clone()),
         };
-        let prometheus = Prometheus {
+        let thresholds = thresholds(&config)?;
+        let source = Prometheus {
             client: Client::new(&options)?,
             scope,
             window: until - since,
             until,
-            thresholds: thresholds(&config)?,
+            thresholds: thresholds.clone(),
             sacct: if common.no_sacct { None } else { Sacct::configured(config.slurm.sacct.as_deref()) },
         };
-        let (width, ascii, color, verbose) =
-            (common.width.map_or(80, usize::from), common.ascii, common.color, common.verbose);
-        for warning in prometheus.client.warnings() {
+        for warning in source.client.warnings() {
             warn(warning);
         }
-        let privacy = Privacy::of_this_process(&config.privacy)?;
-        let environment = environment.clone();
-        Ok(Self { config, prometheus, zone, environment, privacy, width, ascii, color, verbose })
+        Self::with(source, thresholds, config, common, environment)
     }
 
-    /// The report of a job, if the user may see it.
-    pub async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
-        self.report_by(&self.prometheus, wanted).await
-    }
-
-    /// The same once the job's end was scraped, or what is known after that time.
+    /// The report of a job once its end was scraped, or what is known after that time.
     pub async fn report_after(&self, wait: Duration, wanted: &Wanted<'_>) -> Result<Report, Failure> {
         let has_ended = |report: &Report| report.job.end_was_seen();
         self.patiently(wait, async |server| self.report_by(server, wanted).await, has_ended).await
     }
 
-    /// The same from a server at another time.
-    pub(super) async fn report_by(
-        &self,
-        server: &Prometheus,
-        wanted: &Wanted<'_>,
-    ) -> Result<Report, Failure> {
-        let report = server.report(wanted).await?;
-        self.privacy.check(report.job.id, &report.job.identity)?;
-        Ok(report)
-    }
-
     /// Reports of many jobs without curves, if the user may see all of them.
     pub async fn reports(&self, selection: &Selection) -> Result<Vec<Report>, Failure> {
-        self.reports_by(&self.prometheus, selection).await
+        self.reports_by(&self.source, selection).await
     }
 
     /// Reports of all jobs whose cluster's label and number are wanted, without curves, if the user may see all jobs.
@@ -173,7 +157,7 @@ impl Surroundings {
             let says = "this is of all users' jobs, and this site shows users their own";
             return Err(Failure::new(Kind::NotAllowed, says));
         }
-        let jobs = self.prometheus.list(&Selection::default(), is_wanted).await?;
+        let jobs = self.source.list(&Selection::default(), is_wanted).await?;
         Ok(self.reports_of(jobs))
     }
 
@@ -188,7 +172,7 @@ impl Surroundings {
     }
 
     fn reports_of(&self, jobs: Vec<Job>) -> Vec<Report> {
-        jobs.into_iter().map(|job| Report::new(job, &self.prometheus.thresholds, Vec::new())).collect()
+        jobs.into_iter().map(|job| Report::new(job, &self.thresholds, Vec::new())).collect()
     }
 
     /// The same once the ends of all were scraped, or what is known after that time.
@@ -213,8 +197,8 @@ impl Surroundings {
     ) -> Result<T, Failure> {
         let begun = Instant::now();
         loop {
-            let until = self.prometheus.until + begun.elapsed().as_secs_f64();
-            let answer = ask(&Prometheus { until, ..self.prometheus.clone() }).await;
+            let until = self.source.until + begun.elapsed().as_secs_f64();
+            let answer = ask(&Prometheus { until, ..self.source.clone() }).await;
             let is_last = match &answer {
                 Ok(answer) => is_whole(answer),
                 Err(failure) => !matches!(failure.kind, Kind::NotFound | Kind::Other),
@@ -227,19 +211,10 @@ impl Surroundings {
         }
     }
 
-    /// Whether to colour what goes to the standard output.
-    pub fn colour(&self) -> bool {
-        match self.color {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => !self.environment.no_color && std::io::stdout().is_terminal(),
-        }
-    }
-
     /// Shows what was asked, with --verbose, and what the server remarked.
     #[allow(clippy::print_stderr, reason = "that is what it is for")]
     pub fn show_log(&self) {
-        for asked in self.prometheus.client.log() {
+        for asked in self.source.client.log() {
             if self.verbose {
                 let (seconds, series, points, bytes) =
                     (asked.seconds, asked.series, asked.points, asked.bytes);
@@ -249,6 +224,80 @@ impl Surroundings {
                 warn(remark);
             }
         }
+    }
+}
+
+impl Surroundings<Recordings> {
+    /// Reads the configuration and recordings: no server is needed.
+    pub fn of_recordings(
+        common: &Common,
+        environment: &Environment,
+        files: &[PathBuf],
+    ) -> Result<Self, Failure> {
+        let config = config::load(common.config.as_deref(), environment.user_config.as_deref())?;
+        let thresholds = thresholds(&config)?;
+        let source = Recordings::read(files, thresholds.clone(), now())?;
+        Self::with(source, thresholds, config, common, environment)
+    }
+}
+
+impl Surroundings<()> {
+    /// Reads the configuration.
+    pub fn without_source(common: &Common, environment: &Environment) -> Result<Self, Failure> {
+        let config = config::load(common.config.as_deref(), environment.user_config.as_deref())?;
+        Self::with((), thresholds(&config)?, config, common, environment)
+    }
+}
+
+impl<S> Surroundings<S> {
+    fn with(
+        source: S,
+        thresholds: Thresholds,
+        config: Config,
+        common: &Common,
+        environment: &Environment,
+    ) -> Result<Self, Failure> {
+        let privacy = Privacy::of_this_process(&config.privacy)?;
+        let (zone, environment) = (zone(common)?, environment.clone());
+        let (width, ascii, color, verbose) =
+            (common.width.map_or(80, usize::from), common.ascii, common.color, common.verbose);
+        Ok(Self { config, source, thresholds, zone, environment, privacy, width, ascii, color, verbose })
+    }
+
+    /// The report of a job, if the user may see it.
+    pub async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure>
+    where
+        S: Source,
+    {
+        self.report_by(&self.source, wanted).await
+    }
+
+    /// The same from another source, such as a server at another time.
+    pub(super) async fn report_by(
+        &self,
+        source: &impl Source,
+        wanted: &Wanted<'_>,
+    ) -> Result<Report, Failure> {
+        let report = source.report(wanted).await?;
+        self.privacy.check(report.job.id, &report.job.identity)?;
+        Ok(report)
+    }
+
+    /// Whether to colour what goes to the standard output.
+    pub fn colour(&self) -> bool {
+        match self.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => !self.environment.no_color && std::io::stdout().is_terminal(),
+        }
+    }
+}
+
+fn zone(common: &Common) -> Result<TimeZone, Failure> {
+    match &common.tz {
+        Some(name) => TimeZone::get(name)
+            .map_err(|_| Failure::usage(format!("--tz={name}: there is no such time zone"))),
+        None => Ok(TimeZone::system()),
     }
 }
 

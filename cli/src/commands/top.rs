@@ -38,7 +38,7 @@ pub(super) async fn run(options: &arguments::Top, here: &Surroundings) -> Result
     }
     // A server that cannot be asked is said before the screen is taken.
     let (jobs, at) = look().await?;
-    let mut screen = Screen::new(options.sort, here.colour(), &here.prometheus.thresholds);
+    let mut screen = Screen::new(options.sort, here.colour(), &here.thresholds);
     screen.show(jobs, (at, clock(at, here)));
     let mut terminal = ratatui::try_init().map_err(terminal_failed)?;
     let done = live(&mut terminal, &mut screen, look, options, here).await;
@@ -47,7 +47,7 @@ pub(super) async fn run(options: &arguments::Top, here: &Surroundings) -> Result
 }
 
 fn server_now(here: &Surroundings) -> Prometheus {
-    Prometheus { until: now(), ..here.prometheus.clone() }
+    Prometheus { until: now(), ..here.source.clone() }
 }
 
 fn clock(at: f64, here: &Surroundings) -> String {

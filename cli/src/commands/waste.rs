@@ -80,7 +80,7 @@ pub(super) fn waste(jobs: &[EndedJob], by: By, kind: WasteKind) -> Vec<Waste> {
 
 pub(super) async fn run(options: &arguments::Waste, surroundings: &Surroundings) -> Result<(), Failure> {
     let selection = surroundings.selection(&options.whose)?;
-    let jobs = surroundings.prometheus.ended(&selection).await?;
+    let jobs = surroundings.source.ended(&selection).await?;
     if jobs.is_empty() {
         return Err(Failure::new(Kind::NotFound, "no job ended in that time: --since looks further back"));
     }

@@ -65,7 +65,7 @@ impl Facts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::tests::sample;
+    use super::super::measured::sample;
     use super::*;
     use crate::testing;
 

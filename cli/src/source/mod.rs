@@ -1,14 +1,19 @@
 //! Where reports come from.
 
 pub mod accounting;
+mod endings;
+mod identity;
+mod labels;
+mod measured;
 pub mod prometheus;
+pub mod recordings;
 
 use std::future::Future;
 
 use job_report::{Metric, Report};
 
-use crate::Failure;
 use crate::job_id::JobId;
+use crate::{Failure, Kind};
 
 /// Which run of a job is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,4 +44,30 @@ pub struct Wanted<'a> {
 pub trait Source {
     /// The report of one job.
     fn report(&self, wanted: &Wanted<'_>) -> impl Future<Output = Result<Report, Failure>>;
+}
+
+/// The run that is wanted, of all of them, the earliest first; with its number from 1.
+fn pick_run<T>(wanted: &Wanted<'_>, runs: Vec<T>) -> Result<(usize, T), Failure> {
+    let count = runs.len();
+    let number = match wanted.run {
+        WhichRun::Last => count,
+        WhichRun::Number(number) => number,
+    };
+    let run = runs.into_iter().nth(number.saturating_sub(1)).filter(|_| number > 0);
+    let missing = || {
+        let says = format!("job {} has {count} runs: --run=1 to {count}", wanted.id);
+        Failure::new(Kind::NotFound, says)
+    };
+    run.map(|run| (number, run)).ok_or_else(missing)
+}
+
+/// Lengths of bins that people read easily, in seconds.
+const STEPS: [f64; 20] = [
+    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
+    43_200.0, 86_400.0,
+];
+/// The length of a bin of at least `least` seconds, of which there are at most `most`.
+fn round_step(time: f64, most: usize, least: f64) -> f64 {
+    let least = (time / f64::from(u32::try_from(most.max(1)).unwrap_or(u32::MAX))).max(least);
+    STEPS.iter().copied().find(|step| *step >= least).unwrap_or_else(|| (least / 86_400.0).ceil() * 86_400.0)
 }

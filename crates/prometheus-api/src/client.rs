@@ -1,9 +1,11 @@
 //! The client: what can be asked, and what becomes of the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap, LOCATION, RETRY_AFTER};
 use hyper::{Method, Response, StatusCode};
 use parking_lot::Mutex;
@@ -16,7 +18,7 @@ use crate::answer::{Answer, Data, LabelSets, NotAnAnswer, QueryResult, Sample, S
 use crate::credentials::Credentials;
 use crate::error::{Error, one_line};
 use crate::form::encode;
-use crate::http::{Asking, Body, BodyError, Http, Reply, broken, read_body, read_text};
+use crate::http::{Asking, Body, BodyError, Http, Reply, Sender, broken, read_body, read_text};
 use crate::labels::Labels;
 use crate::options::Options;
 use crate::range::{self, Part, Range};
@@ -196,6 +198,12 @@ impl Client {
         Ok(sets)
     }
 
+    /// What is at the URL itself, in Prometheus' text format: of an exporter its page.
+    pub async fn exposition(&self) -> Result<String, Error> {
+        let late = |_| Error::Timeout { host: self.0.host(), limit: self.0.timeout };
+        tokio::time::timeout(self.0.timeout, self.0.exposition()).await.map_err(late)?
+    }
+
     /// What the server says of itself: nothing if it has no such page.
     pub async fn build_info(&self) -> Result<BuildInfo, Error> {
         self.page("status/buildinfo").await
@@ -263,6 +271,7 @@ impl Inner {
             origin: self.origin.clone(),
             target: format!("{}/api/v1/{path}", self.prefix),
             form: encode(form.iter().copied()).into(),
+            accept: "application/json",
             headers: HeaderMap::new(),
         };
         // The time in the queue is none of the server's.
@@ -320,6 +329,48 @@ impl Inner {
     }
 
     async fn answer<T: Data>(&self, asking: &Asking) -> Result<(Answer<T>, u64), Error> {
+        let most_series = self.max_series;
+        let (read, head, on) = self.body(asking, move |from| parse_answer(from, most_series)).await?;
+        let Body { parsed, bytes, too_large } = read;
+        match parsed {
+            Ok(answer) => {
+                on.keep(&self.http);
+                Ok((answer, bytes))
+            }
+            Err(_) if too_large => Err(Error::TooLarge(self.max_bytes)),
+            Err(NotAnAnswer::TooManySeries(most)) => Err(Error::TooManySeries(most)),
+            Err(NotAnAnswer::Json(_)) if is_html(&head) => Err(self.not_prometheus("a web page")),
+            Err(NotAnAnswer::Json(error)) => Err(self.not_prometheus(&one_line(&error.to_string()))),
+        }
+    }
+
+    async fn exposition(&self) -> Result<String, Error> {
+        let asking = Asking {
+            method: Method::GET,
+            origin: self.origin.clone(),
+            target: if self.prefix.is_empty() { "/".to_owned() } else { self.prefix.clone() },
+            form: Bytes::new(),
+            accept: "text/plain;version=0.0.4",
+            headers: HeaderMap::new(),
+        };
+        let (Body { parsed, too_large, .. }, head, on) = self.body(&asking, |from: &mut dyn Read| io::read_to_string(from)).await?;
+        match parsed {
+            Ok(text) if !is_html(&head) => {
+                on.keep(&self.http);
+                Ok(text)
+            }
+            Ok(_) => Err(self.not_prometheus("a web page")),
+            Err(_) if too_large => Err(Error::TooLarge(self.max_bytes)),
+            Err(error) => Err(self.not_prometheus(&error.to_string())),
+        }
+    }
+
+    /// The body of an answer that is no error, its head, and the connection for a next request if all of it was read.
+    async fn body<T: Send + 'static>(
+        &self,
+        asking: &Asking,
+        parse: impl FnOnce(&mut dyn Read) -> T + Send + 'static,
+    ) -> Result<(Body<T>, HeaderMap, Kept), Error> {
         let (mut reply, mut of) = self.send(asking).await?;
         if let Some(pause) = pause(reply.response.status(), reply.response.headers()) {
             tokio::time::sleep(pause).await;
@@ -330,24 +381,12 @@ impl Inner {
             let text = read_text(reply.response, MOST_ERROR_BYTES).await;
             return Err(self.refusal(status, &head, &text, asking));
         }
-        let most_series = self.max_series;
-        let body =
-            read_body(reply.response, self.max_bytes, move |from| parse_answer(from, most_series)).await;
-        let Body { parsed, bytes, too_large } = body.map_err(|error| match error {
+        let body = read_body(reply.response, self.max_bytes, parse).await.map_err(|error| match error {
             BodyError::Broken(error) => broken(&of, &error),
             BodyError::Encoding => self.not_prometheus("compressed otherwise than by gzip"),
             BodyError::Parser => self.not_prometheus("it cannot be read"),
         })?;
-        match parsed {
-            Ok(answer) => {
-                self.http.keep(&of, reply.on);
-                Ok((answer, bytes))
-            }
-            Err(_) if too_large => Err(Error::TooLarge(self.max_bytes)),
-            Err(NotAnAnswer::TooManySeries(most)) => Err(Error::TooManySeries(most)),
-            Err(NotAnAnswer::Json(_)) if is_html(&head) => Err(self.not_prometheus("a web page")),
-            Err(NotAnAnswer::Json(error)) => Err(self.not_prometheus(&one_line(&error.to_string()))),
-        }
+        Ok((body, head, Kept { of, on: reply.on }))
     }
 
     /// The error of an answer with a status that says so.
@@ -384,6 +423,18 @@ impl Inner {
 
     fn host(&self) -> String {
         self.origin.authority.clone()
+    }
+}
+
+/// A connection whose answer was read.
+struct Kept {
+    of: Origin,
+    on: Sender,
+}
+
+impl Kept {
+    fn keep(self, http: &Http) {
+        http.keep(&self.of, self.on);
     }
 }
 

@@ -163,7 +163,8 @@ impl Tokens {
 
     async fn post(&self, form: String, headers: HeaderMap) -> Result<(StatusCode, Vec<u8>), Error> {
         let (origin, target) = self.server.clone();
-        let asking = Asking { method: Method::POST, origin, target, form: form.into(), headers };
+        let (form, accept) = (form.into(), "application/json");
+        let asking = Asking { method: Method::POST, origin, target, form, accept, headers };
         let reply = self.http.send(&asking).await?;
         Ok((reply.response.status(), read_text(reply.response, MOST_TOKEN_BYTES).await))
     }

@@ -23,7 +23,7 @@ use crate::proxy::Proxies;
 
 pub(crate) use self::body::{Body, BodyError, read_body, read_text};
 
-type Sender = SendRequest<Full<Bytes>>;
+pub(crate) type Sender = SendRequest<Full<Bytes>>;
 
 /// A request that may be sent again.
 #[derive(Clone)]
@@ -33,6 +33,8 @@ pub(crate) struct Asking {
     pub(crate) target: String,
     /// Of a POST.
     pub(crate) form: Bytes,
+    /// The format of the answer.
+    pub(crate) accept: &'static str,
     /// Credentials and what else the configuration adds.
     pub(crate) headers: HeaderMap,
 }
@@ -70,7 +72,7 @@ impl Http {
     }
 
     fn request(&self, asking: &Asking) -> Result<Request<Full<Bytes>>, Error> {
-        let Asking { method, origin, target, form, headers } = asking;
+        let Asking { method, origin, target, form, accept, headers } = asking;
         // A proxy is asked for the whole URL, unless there is a tunnel (RFC 9112, section 3.2.2).
         let proxy = self.connector.proxies.of(origin).filter(|_| !origin.https);
         let uri = match proxy {
@@ -82,7 +84,7 @@ impl Http {
             .uri(uri)
             .header(HOST, &origin.authority)
             .header(USER_AGENT, concat!("jobledger/", env!("CARGO_PKG_VERSION")))
-            .header(ACCEPT, "application/json")
+            .header(ACCEPT, *accept)
             .header(ACCEPT_ENCODING, "gzip")
             .body(Full::new(form.clone()))
             .map_err(|_| Error::Url("no request can be made of it"))?;

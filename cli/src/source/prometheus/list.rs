@@ -5,12 +5,12 @@ use prometheus_api::Sample;
 use tokio::task::JoinSet;
 
 use super::Prometheus;
-use super::find::{self, Found, identities};
+use super::find;
 use super::measure::by_job;
 use super::selector::{any_of, matcher, range};
 use crate::Failure;
 use crate::job_id::JobId;
-use crate::text::harmless;
+use crate::source::identity::{Who, identities};
 
 /// Which jobs are listed. What is not set does not matter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -69,11 +69,8 @@ impl Prometheus {
                 };
                 measured.add_others(&said);
                 let (cluster, id) = key;
-                let cluster = (!cluster.is_empty()).then(|| harmless(&cluster));
-                found.push((
-                    measured,
-                    Found { id, cluster, identity: identity.clone(), selector: Vec::new() },
-                ));
+                let cluster = (!cluster.is_empty()).then_some(cluster);
+                found.push((measured, Who { id, cluster, identity: identity.clone() }));
             }
         }
         let mut exporters: Vec<_> =
@@ -86,10 +83,10 @@ impl Prometheus {
         };
         let mut jobs: Vec<Job> = found
             .into_iter()
-            .map(|(mut measured, found)| {
+            .map(|(mut measured, who)| {
                 measured.add_others(&facts);
                 let runs = measured.runs_seen.max(1);
-                measured.into_job(found, (runs, runs))
+                measured.into_job(who, (runs, runs))
             })
             .collect();
         jobs.sort_by(|a, b| a.start().total_cmp(&b.start()).then(a.id.cmp(&b.id)));

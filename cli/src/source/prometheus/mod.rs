@@ -4,7 +4,6 @@
 //! recording rule is needed.
 
 mod ended;
-mod endings;
 mod find;
 mod gpu_times;
 mod list;
@@ -18,9 +17,8 @@ use job_report::{Identity, Report, Thresholds};
 use prometheus_api::Client;
 
 use super::accounting::{self, Record, Sacct};
-use super::{Source, Wanted, WhichRun};
+use super::{Source, Wanted, WhichRun, pick_run};
 use crate::job_id::{JobId, shown};
-use crate::text::harmless;
 use crate::{Failure, Kind};
 
 pub use ended::EndedJob;
@@ -51,9 +49,10 @@ const MOST_RUNS: usize = 100;
 
 impl Source for Prometheus {
     async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
-        let found = self.find(wanted.id).await?;
+        let who = self.find(wanted.id).await?;
+        let selector = find::series_of(&who, &self.scope.cluster_label);
         let mut notes = Vec::new();
-        let mut measured = self.measure(&found.selector, self.until, self.window).await?.measured();
+        let mut measured = self.measure(&selector, self.until, self.window).await?.measured();
         let (mut at, mut earlier) = (self.until, Vec::new());
         loop {
             let parts = measured.runs();
@@ -72,29 +71,21 @@ impl Source for Prometheus {
                 break;
             }
             at = start - 1.0;
-            let before = self.measure(&found.selector, at, window).await?.measured();
+            let before = self.measure(&selector, at, window).await?.measured();
             if before.nodes.is_empty() {
                 break;
             }
             measured = before;
         }
         let (mut run, mut count) = (measured.runs_seen.max(1), measured.runs_seen.max(1));
-        if let WhichRun::Number(number) = wanted.run {
+        if let WhichRun::Number(_) = wanted.run {
             earlier.reverse();
-            (run, count) = (number, earlier.len());
-            (at, measured) =
-                earlier.into_iter().nth(number.saturating_sub(1)).filter(|_| number > 0).ok_or_else(
-                    || {
-                        Failure::new(
-                            Kind::NotFound,
-                            format!("job {} has {count} runs: --run=1 to {count}", wanted.id),
-                        )
-                    },
-                )?;
+            count = earlier.len();
+            (run, (at, measured)) = pick_run(wanted, earlier)?;
         }
         let (over_time, accounting) = tokio::join!(
-            self.over_time(&found.selector, &mut measured, wanted, at),
-            self.accounting(found.id, &found.identity)
+            self.over_time(&selector, &mut measured, wanted, at),
+            self.accounting(who.id, &who.identity)
         );
         over_time?;
         if count > 1 && wanted.run == WhichRun::Last {
@@ -102,7 +93,7 @@ impl Source for Prometheus {
                 "The job was requeued: this is its last of {count} runs or more; --run=1 shows the first."
             ));
         }
-        let mut job = measured.into_job(found, (run, count));
+        let mut job = measured.into_job(who, (run, count));
         match accounting {
             Ok(records) => accounting::fill(&mut job, records),
             Err(note) => notes.push(note),
@@ -122,18 +113,6 @@ impl Prometheus {
 
 fn not_measured(id: &JobId) -> Failure {
     Failure::new(Kind::NotFound, format!("job {id}: the server knows who it is, and nothing of what it used"))
-}
-
-/// The name of a node: the exporter's address without its port, or where several slurmd share it SLURM's name.
-fn node_name(instance: &str, slurm_node: &str) -> String {
-    if !slurm_node.is_empty() {
-        return harmless(slurm_node);
-    }
-    let without = instance
-        .rsplit_once(':')
-        .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
-        .map_or(instance, |(host, _)| host);
-    harmless(without)
 }
 
 #[cfg(test)]

@@ -1,24 +1,17 @@
 //! What is known over the time of a job: curves, what it held at most, what its nodes are, how much of it was scraped.
 
-use std::collections::BTreeMap;
-
-use job_report::metric::{self, Kind, Level};
+use job_report::metric::{self, Level};
 use job_report::{Curves, Metric};
-use prometheus_api::{Labels, Range, Sample, Series};
+use prometheus_api::Range;
 
-use super::endings;
-use super::measure::{Measured, exporter, metrics_of};
 use super::selector::{any_of, matcher, named, range};
 use super::{Prometheus, Wanted};
 use crate::Failure;
+use crate::source::measured::Measured;
+use crate::source::{endings, round_step};
 
 /// Curves have bins of at least so many seconds: scrapes are as far apart.
 const LEAST_STEP: f64 = 15.0;
-/// Lengths of bins that people read easily, in seconds.
-const STEPS: [f64; 16] = [
-    15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
-    43_200.0, 86_400.0,
-];
 /// The most that a job held is looked at so often.
 const HELD_STEPS: f64 = 1500.0;
 
@@ -73,7 +66,7 @@ impl Prometheus {
                 return Ok((0.0, Vec::new()));
             }
             let bins = wanted.bins.min(affordable(measured, wanted));
-            let step = wanted.step.unwrap_or_else(|| step(time, bins));
+            let step = wanted.step.unwrap_or_else(|| round_step(time, bins, LEAST_STEP));
             let expr = self
                 .scope
                 .parts(&of_job("", &[&named(wanted.curves, &[metric::CPU_ALLOCATED_SECONDS.series])]));
@@ -151,153 +144,6 @@ fn affordable(measured: &Measured, wanted: &Wanted<'_>) -> usize {
     let gpus: usize = measured.nodes.iter().map(|node| node.gpus.len()).sum();
     let series = measured.nodes.len() * of(Level::Node) + gpus * of(Level::Gpu);
     (MOST_VALUES / series.max(1)).max(LEAST_BINS)
-}
-
-/// The length of a bin, of which there are at most `most`.
-pub(super) fn step(time: f64, most: usize) -> f64 {
-    let least = (time / f64::from(u32::try_from(most.max(1)).unwrap_or(u32::MAX))).max(LEAST_STEP);
-    STEPS.iter().copied().find(|step| *step >= least).unwrap_or_else(|| (least / 86_400.0).ceil() * 86_400.0)
-}
-
-impl Measured {
-    fn position(&self, labels: &Labels) -> Option<usize> {
-        let wanted = exporter(labels);
-        self.exporters.iter().position(|exporter| *exporter == wanted)
-    }
-
-    fn add_held(&mut self, answer: &[Sample]) {
-        for sample in answer {
-            if let Some(node) = self.position(&sample.labels).and_then(|at| self.nodes.get_mut(at)) {
-                node.memory_held_bytes = Some(sample.value);
-            }
-        }
-    }
-
-    pub(super) fn add_others(&mut self, answer: &[Sample]) {
-        for sample in answer {
-            if self.position(&sample.labels).is_some() && self.facts.add(sample) {
-                continue;
-            }
-            let instance = sample.labels.get("instance");
-            if instance.is_none() {
-                // Grams for each kilowatt hour at the node.
-                self.grams_per_joule = Some(sample.value / 3.6e6);
-                continue;
-            }
-            for (node, _) in self
-                .nodes
-                .iter_mut()
-                .zip(&self.exporters)
-                .filter(|(_, (host, _))| Some(host.as_str()) == instance)
-            {
-                let value = Some(sample.value);
-                match sample.labels.name() {
-                    Some("jobledger_node_cpus") => node.hardware.cpus = value,
-                    Some("jobledger_node_cores") => node.hardware.cores = value,
-                    Some("jobledger_node_memory_total_bytes") => node.hardware.memory_bytes = value,
-                    None => node.hardware.gpus = value,
-                    Some(_) => {}
-                }
-            }
-        }
-    }
-
-    fn add_coverage(&mut self, answer: &[Sample]) {
-        let in_five_minutes =
-            answer.iter().find(|sample| sample.labels.iter().next().is_none()).map(|sample| sample.value);
-        let Some(interval) = in_five_minutes.filter(|scrapes| *scrapes > 0.0).map(|scrapes| 300.0 / scrapes)
-        else {
-            return;
-        };
-        for sample in answer {
-            if let Some(node) = self.position(&sample.labels).and_then(|at| self.nodes.get_mut(at))
-                // The first scrape after the start, and the last before the end, are less than an interval away.
-                && node.ran() >= 2.0 * interval
-            {
-                node.coverage = Some(((sample.value + 1.0) * interval / node.ran()).min(1.0));
-            }
-        }
-    }
-
-    fn draw(&self, mut curves: Curves, series: &[Series], wanted: &[&'static Metric]) -> Curves {
-        let read = self.times_of_readings(series);
-        // Of several series of a metric, such as the modes of CPU time, the points are added up.
-        let mut lines: BTreeMap<(&str, usize, Option<usize>), Line> = BTreeMap::new();
-        for each in series {
-            let Some(node) = self.position(&each.labels) else { continue };
-            for metric in metrics_of(&each.labels).filter(|metric| wanted.contains(metric)) {
-                let gpu = match metric.level {
-                    Level::Node => None,
-                    // What is of a board as a whole is the node's.
-                    Level::Gpu => self.gpu(node, &each.labels),
-                };
-                let (_, points) =
-                    lines.entry((metric.key, node, gpu)).or_insert_with(|| (metric, BTreeMap::new()));
-                for (time, value) in each.points.iter().filter(|(_, value)| value.is_finite()) {
-                    let asked = milliseconds(*time);
-                    let Some(read) = read.get(&(node, asked)) else { continue };
-                    *points.entry(*read).or_default() += value;
-                }
-            }
-        }
-        for ((_, node, gpu), (metric, points)) in lines {
-            let Some(of) = self.nodes.get(node) else { continue };
-            #[allow(clippy::cast_precision_loss, reason = "milliseconds since the epoch")]
-            let points: Vec<(f64, f64)> =
-                points.into_iter().map(|(time, value)| (time as f64 / 1000.0, value)).collect();
-            let total = match gpu {
-                None if metric.level == Level::Gpu => {
-                    of.boards.iter().filter_map(|board| board.values.get(metric)).reduce(|a, b| a + b)
-                }
-                None => of.values.get(metric),
-                Some(gpu) => of.gpus.get(gpu).and_then(|gpu| gpu.values.get(metric)),
-            };
-            let total = total.filter(|_| metric.kind == Kind::Counter).map(|total| (of.seen_until, total));
-            curves.add((metric, Some(node), gpu), &points, total);
-        }
-        curves
-    }
-
-    fn gpu(&self, node: usize, labels: &Labels) -> Option<usize> {
-        let get = |name| labels.get(name).unwrap_or_default();
-        let (index, uuid) = (get("gpu"), get("uuid"));
-        self.nodes.get(node)?.gpus.iter().position(|gpu| gpu.uuid == uuid && gpu.index == index)
-    }
-
-    /// When what the server gives for a node and a time was read on the node: it is the last scrape's, which may have been minutes ago. The CPU time
-    /// that the job held by then says when that was. Where that was given before there is none: nothing was scraped since.
-    fn times_of_readings(&self, series: &[Series]) -> BTreeMap<(usize, i64), i64> {
-        let mut times = BTreeMap::new();
-        for each in
-            series.iter().filter(|each| each.labels.name() == Some(metric::CPU_ALLOCATED_SECONDS.series))
-        {
-            let Some((at, node)) = self.position(&each.labels).and_then(|at| Some((at, self.nodes.get(at)?)))
-            else {
-                continue;
-            };
-            let Some(held) = node.values.get(&metric::CPU_ALLOCATED_SECONDS).filter(|held| *held > 0.0)
-            else {
-                continue;
-            };
-            let mut last = i64::MIN;
-            for (asked, value) in &each.points {
-                let read = milliseconds(node.start + node.ran() * value / held).min(milliseconds(*asked));
-                if read > last {
-                    times.insert((at, milliseconds(*asked)), read);
-                    last = read;
-                }
-            }
-        }
-        times
-    }
-}
-
-/// A metric, and its values by when they were read, in milliseconds.
-type Line = (&'static Metric, BTreeMap<i64, f64>);
-
-#[allow(clippy::cast_possible_truncation, reason = "seconds since the epoch")]
-fn milliseconds(seconds: f64) -> i64 {
-    (seconds * 1000.0).round() as i64
 }
 
 /// The curves of a report in words: those of its numbers and its advice.

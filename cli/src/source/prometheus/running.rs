@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use job_report::Identity;
 
-use super::find::identities;
-use super::selector::{ALL_LABELS, any_of, range};
+use super::selector::{any_of, range};
 use super::{Prometheus, Selection};
 use crate::Failure;
+use crate::source::identity::identities;
+use crate::source::labels::ALL_LABELS;
 
 /// A job that runs. What it uses is the mean over the last minutes.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use job_report::Metric;
 
+use crate::source::labels::{ALL_LABELS, KEPT_LABELS};
+
 /// Which jobs are looked at: all of a server, or those of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
@@ -12,13 +14,6 @@ pub struct Scope {
     /// Its value, if one is chosen.
     pub cluster: Option<String>,
 }
-
-/// Every label of the series that reports read, but those of --metric.job-labels: a user's name may be known later than the job, and two series
-/// of one counter are then one. Of targets that are scraped twice one counts, so `job` is not there.
-pub(super) const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, device, direction, domain, export, filesystem, gpu, kind, level, method, mode, \
-mountpoint, pipe, port, precision, resource, socket, type, uuid, width";
-/// Those that distinguish metrics, nodes and GPUs; over the others parts are added up.
-const KEPT_LABELS: &str = "__name__, jobid, instance, slurm_node, direction, domain, gpu, kind, mode, pipe, precision, resource, type, uuid";
 
 /// A matcher for a label, quoted.
 pub(super) fn matcher(label: &str, operator: &str, value: &str) -> String {
@@ -91,26 +86,6 @@ pub(super) fn range(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A label that is left out would make two series one, of which the larger counts.
-    #[test]
-    fn all_labels_of_the_series_are_known() {
-        let documented = include_str!("../../../../docs/metrics.md");
-        let known: Vec<&str> = ALL_LABELS.split(", ").collect();
-        for metric in job_report::metric::ALL {
-            let row = documented
-                .lines()
-                .find(|line| line.starts_with(&format!("| `{}` |", metric.series)))
-                .unwrap();
-            let labels = row.split('|').nth(4).unwrap();
-            for label in labels.split('`').skip(1).step_by(2) {
-                assert!(known.contains(&label), "{}: {label}", metric.series);
-            }
-            for (label, _) in metric.labels {
-                assert!(KEPT_LABELS.split(", ").any(|kept| kept == *label), "{}: {label}", metric.series);
-            }
-        }
-    }
 
     #[test]
     fn values_are_quoted() {

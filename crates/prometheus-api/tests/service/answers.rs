@@ -309,3 +309,35 @@ async fn too_many_series_end_the_reading() {
     let error = client.query_range("a", range).await.unwrap_err();
     assert_eq!((error.clone(), error.kind()), (Error::TooManySeries(20), Kind::Limit));
 }
+
+#[tokio::test]
+async fn an_exporters_page_is_at_the_url_itself() {
+    let server = Service::start(None, says("200 OK", "Content-Type: text/plain; version=0.0.4\r\n", "up 1\n"));
+    let url = format!("http://{}/metrics", server.address);
+    let client = Client::new(&Options { url, ..options(&server) }).unwrap();
+    assert_eq!(client.exposition().await.unwrap(), "up 1\n");
+    assert_eq!(client.exposition().await.unwrap(), "up 1\n");
+    let head = &server.requests()[0];
+    assert!(head.starts_with("GET /metrics HTTP/1.1\r\n") && head.contains("accept: text/plain;version=0.0.4"), "{head}");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_page_is_an_error() {
+    for (status, head, body, says_so) in [
+        ("200 OK", "Content-Type: text/html\r\n", "<html>", "a web page"),
+        ("200 OK", "Content-Type: text/plain\r\n", "a \u{0}\n", ""),
+        ("403 No", "Content-Type: text/plain\r\n", "not from here\n", "not from here"),
+        ("404 No", "", "", "404"),
+    ] {
+        let server = Service::start(None, says(status, head, body));
+        let client = Client::new(&options(&server)).unwrap();
+        match client.exposition().await {
+            Ok(text) => assert_eq!((text.as_str(), says_so), (body, "")),
+            Err(error) => assert!(!says_so.is_empty() && error.to_string().contains(says_so), "{error}"),
+        }
+    }
+    let server = Service::start(None, says("200 OK", "", "a long text"));
+    let client = Client::new(&Options { max_bytes: 4, ..options(&server) }).unwrap();
+    assert_eq!(client.exposition().await, Err(Error::TooLarge(4)));
+}

@@ -1,0 +1,26 @@
+//! `jobledger snapshot`
+
+use job_files::json;
+
+use super::node::Node;
+use super::surroundings::{Surroundings, now};
+use crate::source::Wanted;
+use crate::source::WhichRun;
+use crate::source::recordings::Recordings;
+use crate::{Failure, Kind, output};
+
+/// The report of the job on this node as one line of JSON.
+pub(super) async fn run(node: &Node, here: &Surroundings<()>) -> Result<(), Failure> {
+    let batch = node.batch().await?;
+    if batch.of_job == 0 {
+        let says = format!("{} does not show job {}", node.url, node.selection.job);
+        return Err(Failure::new(Kind::NotFound, says));
+    }
+    let recordings = Recordings::new([batch.text.as_str()], here.thresholds.clone(), now());
+    let id = recordings.job()?;
+    let wanted = Wanted { id: &id, run: WhichRun::Last, bins: 0, step: None, curves: &[] };
+    let report = here.report_by(&recordings, &wanted).await?;
+    let mut line = Vec::new();
+    json::write(&report, &mut line).map_err(|error| Failure::other(error.to_string()))?;
+    output::write(None, &line)
+}

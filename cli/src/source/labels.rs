@@ -1,0 +1,33 @@
+//! The labels of the series that reports read.
+
+/// Every label of the series that reports read, but those of --metric.job-labels: a user's name may be known later than the job, and two series
+/// of one counter are then one. Of targets that are scraped twice one counts, so `job` is not there.
+pub(super) const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, device, direction, domain, export, filesystem, gpu, kind, level, method, mode, \
+mountpoint, pipe, port, precision, resource, socket, type, uuid, width";
+/// Those that distinguish metrics, nodes and GPUs; over the others parts are added up.
+pub(super) const KEPT_LABELS: &str = "__name__, jobid, instance, slurm_node, direction, domain, gpu, kind, mode, pipe, precision, resource, type, uuid";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A label that is left out would make two series one, of which the larger counts.
+    #[test]
+    fn all_labels_of_the_series_are_known() {
+        let documented = include_str!("../../../docs/metrics.md");
+        let known: Vec<&str> = ALL_LABELS.split(", ").collect();
+        for metric in job_report::metric::ALL {
+            let row = documented
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{}` |", metric.series)))
+                .unwrap();
+            let labels = row.split('|').nth(4).unwrap();
+            for label in labels.split('`').skip(1).step_by(2) {
+                assert!(known.contains(&label), "{}: {label}", metric.series);
+            }
+            for (label, _) in metric.labels {
+                assert!(KEPT_LABELS.split(", ").any(|kept| kept == *label), "{}: {label}", metric.series);
+            }
+        }
+    }
+}

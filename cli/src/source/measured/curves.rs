@@ -1,0 +1,92 @@
+//! Curves from the samples of series over time.
+
+use std::collections::BTreeMap;
+
+use job_report::metric::{self, Kind, Level};
+use job_report::{Curves, Metric};
+use prometheus_api::{Labels, Series};
+
+use super::{Measured, metrics_of};
+
+impl Measured {
+    pub(in crate::source) fn draw(&self, mut curves: Curves, series: &[Series], wanted: &[&'static Metric]) -> Curves {
+        let read = self.times_of_readings(series);
+        // Of several series of a metric, such as the modes of CPU time, the points are added up.
+        let mut lines: BTreeMap<(&str, usize, Option<usize>), Line> = BTreeMap::new();
+        for each in series {
+            let Some(node) = self.position(&each.labels) else { continue };
+            for metric in metrics_of(&each.labels).filter(|metric| wanted.contains(metric)) {
+                let gpu = match metric.level {
+                    Level::Node => None,
+                    // What is of a board as a whole is the node's.
+                    Level::Gpu => self.gpu(node, &each.labels),
+                };
+                let (_, points) =
+                    lines.entry((metric.key, node, gpu)).or_insert_with(|| (metric, BTreeMap::new()));
+                for (time, value) in each.points.iter().filter(|(_, value)| value.is_finite()) {
+                    let asked = milliseconds(*time);
+                    let Some(read) = read.get(&(node, asked)) else { continue };
+                    *points.entry(*read).or_default() += value;
+                }
+            }
+        }
+        for ((_, node, gpu), (metric, points)) in lines {
+            let Some(of) = self.nodes.get(node) else { continue };
+            #[allow(clippy::cast_precision_loss, reason = "milliseconds since the epoch")]
+            let points: Vec<(f64, f64)> =
+                points.into_iter().map(|(time, value)| (time as f64 / 1000.0, value)).collect();
+            let total = match gpu {
+                None if metric.level == Level::Gpu => {
+                    of.boards.iter().filter_map(|board| board.values.get(metric)).reduce(|a, b| a + b)
+                }
+                None => of.values.get(metric),
+                Some(gpu) => of.gpus.get(gpu).and_then(|gpu| gpu.values.get(metric)),
+            };
+            let total = total.filter(|_| metric.kind == Kind::Counter).map(|total| (of.seen_until, total));
+            curves.add((metric, Some(node), gpu), &points, total);
+        }
+        curves
+    }
+
+    fn gpu(&self, node: usize, labels: &Labels) -> Option<usize> {
+        let get = |name| labels.get(name).unwrap_or_default();
+        let (index, uuid) = (get("gpu"), get("uuid"));
+        self.nodes.get(node)?.gpus.iter().position(|gpu| gpu.uuid == uuid && gpu.index == index)
+    }
+
+    /// When what the server gives for a node and a time was read on the node: it is the last scrape's, which may have been minutes ago. The CPU time
+    /// that the job held by then says when that was. Where that was given before there is none: nothing was scraped since.
+    fn times_of_readings(&self, series: &[Series]) -> BTreeMap<(usize, i64), i64> {
+        let mut times = BTreeMap::new();
+        for each in
+            series.iter().filter(|each| each.labels.name() == Some(metric::CPU_ALLOCATED_SECONDS.series))
+        {
+            let Some((at, node)) = self.position(&each.labels).and_then(|at| Some((at, self.nodes.get(at)?)))
+            else {
+                continue;
+            };
+            let Some(held) = node.values.get(&metric::CPU_ALLOCATED_SECONDS).filter(|held| *held > 0.0)
+            else {
+                continue;
+            };
+            let mut last = i64::MIN;
+            for (asked, value) in &each.points {
+                let read = milliseconds(node.start + node.ran() * value / held).min(milliseconds(*asked));
+                if read > last {
+                    times.insert((at, milliseconds(*asked)), read);
+                    last = read;
+                }
+            }
+        }
+        times
+    }
+}
+
+/// A metric, and its values by when they were read, in milliseconds.
+type Line = (&'static Metric, BTreeMap<i64, f64>);
+
+#[allow(clippy::cast_possible_truncation, reason = "seconds since the epoch")]
+fn milliseconds(seconds: f64) -> i64 {
+    (seconds * 1000.0).round() as i64
+}
+

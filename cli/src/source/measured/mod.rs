@@ -1,0 +1,125 @@
+//! A job as the samples of its nodes show it, wherever these come from.
+
+mod building;
+mod curves;
+
+use job_report::{Curves, Job, Node, Run, Seen, runs};
+use prometheus_api::{Labels, Sample};
+
+use super::endings::Facts;
+use super::identity::Who;
+use crate::text::harmless;
+
+pub(in crate::source) use building::{END, GPU_INFO, GPUS, INFO, START, exporter, measured, metrics_of};
+#[cfg(test)]
+pub(in crate::source) use building::tests::sample;
+
+/// A job at a time, as its nodes show it.
+#[derive(Debug, Clone, Default)]
+pub(in crate::source) struct Measured {
+    /// By name.
+    pub(in crate::source) nodes: Vec<Node>,
+    /// The exporters of the nodes, by `nodes`: instance, and SLURM's name on a host with several slurmd.
+    pub(in crate::source) exporters: Vec<(String, String)>,
+    pub(in crate::source) curves: Option<Curves>,
+    pub(in crate::source) grams_per_joule: Option<f64>,
+    pub(in crate::source) facts: Facts,
+    /// At least so often it ran.
+    pub(in crate::source) runs_seen: usize,
+}
+
+impl Measured {
+    /// Which nodes are of which run, the earliest first.
+    pub(in crate::source) fn runs(&self) -> Vec<Run> {
+        let seen = |node: &Node| Seen { start: node.start, until: node.seen_until };
+        runs(&self.nodes.iter().map(seen).collect::<Vec<_>>())
+    }
+
+    /// Leaves out the other nodes.
+    pub(in crate::source) fn keep(&mut self, nodes: &[usize]) {
+        let mut at = 0..;
+        self.nodes.retain(|_| at.next().is_some_and(|at| nodes.contains(&at)));
+        let mut at = 0..;
+        self.exporters.retain(|_| at.next().is_some_and(|at| nodes.contains(&at)));
+    }
+
+    pub(in crate::source) fn into_job(self, who: Who, (run, runs): (usize, usize)) -> Job {
+        let mut job = Job {
+            id: who.id,
+            cluster: who.cluster.as_deref().map(harmless),
+            identity: who.identity,
+            run,
+            runs,
+            ended: None,
+            time_limit: None,
+            nodes_allocated: None,
+            queued_seconds: None,
+            nodes: self.nodes,
+            curves: self.curves,
+            grams_per_joule: self.grams_per_joule,
+        };
+        self.facts.fill(&mut job);
+        job
+    }
+}
+
+impl Measured {
+    pub(in crate::source) fn position(&self, labels: &Labels) -> Option<usize> {
+        let wanted = exporter(labels);
+        self.exporters.iter().position(|exporter| *exporter == wanted)
+    }
+
+    pub(in crate::source) fn add_held(&mut self, answer: &[Sample]) {
+        for sample in answer {
+            if let Some(node) = self.position(&sample.labels).and_then(|at| self.nodes.get_mut(at)) {
+                node.memory_held_bytes = Some(sample.value);
+            }
+        }
+    }
+
+    pub(in crate::source) fn add_others(&mut self, answer: &[Sample]) {
+        for sample in answer {
+            if self.position(&sample.labels).is_some() && self.facts.add(sample) {
+                continue;
+            }
+            let instance = sample.labels.get("instance");
+            if instance.is_none() {
+                // Grams for each kilowatt hour at the node.
+                self.grams_per_joule = Some(sample.value / 3.6e6);
+                continue;
+            }
+            for (node, _) in self
+                .nodes
+                .iter_mut()
+                .zip(&self.exporters)
+                .filter(|(_, (host, _))| Some(host.as_str()) == instance)
+            {
+                let value = Some(sample.value);
+                match sample.labels.name() {
+                    Some("jobledger_node_cpus") => node.hardware.cpus = value,
+                    Some("jobledger_node_cores") => node.hardware.cores = value,
+                    Some("jobledger_node_memory_total_bytes") => node.hardware.memory_bytes = value,
+                    None => node.hardware.gpus = value,
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+
+    pub(in crate::source) fn add_coverage(&mut self, answer: &[Sample]) {
+        let in_five_minutes =
+            answer.iter().find(|sample| sample.labels.iter().next().is_none()).map(|sample| sample.value);
+        let Some(interval) = in_five_minutes.filter(|scrapes| *scrapes > 0.0).map(|scrapes| 300.0 / scrapes)
+        else {
+            return;
+        };
+        for sample in answer {
+            if let Some(node) = self.position(&sample.labels).and_then(|at| self.nodes.get_mut(at))
+                // The first scrape after the start, and the last before the end, are less than an interval away.
+                && node.ran() >= 2.0 * interval
+            {
+                node.coverage = Some(((sample.value + 1.0) * interval / node.ran()).min(1.0));
+            }
+        }
+    }
+}
