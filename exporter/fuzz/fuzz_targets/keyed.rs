@@ -9,7 +9,10 @@ fn flat(bytes: &[u8]) -> (Vec<(Vec<u8>, u64)>, bool) {
     (seen, fine)
 }
 
-fn nested(bytes: &[u8]) -> (Vec<(Vec<u8>, Vec<u8>, u64)>, bool) {
+/// A key, a name within it, and the value.
+type Nested = (Vec<u8>, Vec<u8>, u64);
+
+fn nested(bytes: &[u8]) -> (Vec<Nested>, bool) {
     let mut seen = Vec::new();
     let fine = nested_keyed(bytes, |k, n, v| seen.push((k.to_vec(), n.to_vec(), v))).is_ok();
     (seen, fine)

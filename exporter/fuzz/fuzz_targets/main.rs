@@ -41,6 +41,7 @@ targets! {
     pmu_sysfs
     proc_files
     prometheus_answer
+    recording
     redfish
     report_formats
     report_pages
@@ -54,6 +55,7 @@ targets! {
 }
 
 static CHOSEN: LazyLock<fn(&[u8])> = LazyLock::new(|| {
+    #[allow(clippy::disallowed_methods, reason = "libFuzzer takes the arguments")]
     let wanted = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let Some((_, fuzz)) = TARGETS.iter().find(|(name, _)| *name == wanted) else {
         eprintln!("FUZZ_TARGET is one of {:?}", TARGETS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
