@@ -73,7 +73,7 @@ arrange() {
     install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md
     install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
     install -D -m 644 -t "$tree/doc/cli" CHANGELOG.md packaging/jobledger.toml.example packaging/digest.toml.example
-    install -D -m 644 -t "$tree/doc/cli/docs" docs/cli.md docs/cli-flags.md docs/digest.md docs/export.md docs/hdf5.md docs/mail.md docs/report.md
+    install -D -m 644 -t "$tree/doc/cli/docs" docs/cli.md docs/cli-flags.md docs/digest.md docs/export.md docs/hdf5.md docs/mail.md docs/record.md docs/report.md
     python3 packaging/dependencies.py licences >"$tree/doc/exporter/third-party-licences.txt"
     python3 packaging/dependencies.py --program jobledger licences >"$tree/doc/cli/third-party-licences.txt"
 

@@ -48,6 +48,8 @@ complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "compare" -d 'Jo
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "waste" -d 'What ended jobs held and did not use'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "top" -d 'What running jobs do now, live'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "export" -d 'A job\'s data as a file for other programs'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "record" -d 'Records what the node\'s exporter shows of the job that this runs in, for reports and exports without a server'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "snapshot" -d 'What the job that this runs in used on this node so far, as a line of JSON'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "digest" -d 'Mails users what their ended jobs wasted, by a file of policies'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "idle-gpus" -d 'Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that'
@@ -67,6 +69,7 @@ jobstats-blob\t'What jobstats stores in SLURM\'s AdminComment'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -s o -l output -d 'Writes to a file instead of the standard output. Its ending says the format: .html, .pdf, .md, .json' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l run -d 'Which run of a requeued job, from 1 [default: the last]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l wait -d 'Waits until the job\'s end was scraped, so many seconds at most' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l recording -d 'From these files of record instead of a server' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand report" -l cluster -d 'The cluster, where the server has several' -r
@@ -204,6 +207,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l no-sacct -d 
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l recording -d 'From these files of record instead of a server' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s o -l output -d 'The file, whose name says its format: .csv, .parquet, .json, .h5; the directory of the archive with --layout=clustercockpit' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l layout -d 'How the data is laid out: wide or long (.csv, .parquet; wide if not set), slurm (.h5, as SLURM\'s profile plugin), clustercockpit, supremm (.json)' -r -f -a "wide\t'A column for each metric'
 long\t'A row for each value'
@@ -214,7 +218,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l by -d 'Wh
 gpu\t'A GPU'
 job\t'The job'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s m -l metrics -d 'Which metrics, * stands for any text [default: all]' -r
-complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l step -d 'Seconds between two values [default: 60]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l step -d 'Seconds between two values [default: 60, of a recording as it was recorded]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l run -d 'Which run of a requeued job, from 1 [default: the last]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l anonymize -d 'Replaces names of users, accounts, jobs and nodes by tokens that follow from the key in this file, 16 bytes or more' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l subcluster -d 'The subcluster in ClusterCockpit\'s archive' -r
@@ -237,6 +241,45 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l no-sacct 
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -s i -l interval -d 'Seconds between two readings, which are at multiples of it' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -s o -l output -d 'The file, to which is added; %j is the job and %N the node' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l exporter -d 'The page of the node\'s exporter; also record.exporter in the configuration [default: http://127.0.0.1:9810/metrics]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l job -d 'The job\'s number on the node [default: the job that this runs in]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l whole-node -d 'All series of the node, too'
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l exporter -d 'The page of the node\'s exporter; also record.exporter in the configuration [default: http://127.0.0.1:9810/metrics]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l job -d 'The job\'s number on the node [default: the job that this runs in]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s s -l subject -d 'The subject, as SLURM writes it: it says which job it is and what happened' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l wait -d 'Waits until the job\'s end was scraped, so many seconds at most' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r

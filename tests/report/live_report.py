@@ -77,7 +77,7 @@ class Reports(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.prometheus, nodes = cls.enterClassContext(demo_nodes("--demo.speed=4", "--jobs.retention=20m", "--jobs.retention-max=30m"))
-        cls.program, cls.url = program(), f"http://{cls.prometheus.address}"
+        cls.program, cls.url, cls.nodes = program(), f"http://{cls.prometheus.address}", nodes
         wait_for("jobs that ended", lambda: len(cls.ended(nodes)) >= LEAST_JOBS, quiet=300)
         # They are in Prometheus with the next scrapes.
         cls.pages = cls.ended(nodes)
@@ -155,6 +155,23 @@ class Reports(unittest.TestCase):
             for gpu in node["gpus"]:
                 for key, (name, labels) in GPU_TOTALS.items():
                     self.same(gpu["values"].get(key), total(samples, name, labels | {"uuid": gpu["uuid"]}), f"{jobid}: {key}")
+
+    def test_a_recording_has_the_same_totals_and_numbers(self):
+        with scratch("jobledger-recordings") as directory:
+            for jobid in list(self.pages)[:8]:
+                online = self.report(jobid)
+                (node,) = online["job"]["nodes"]
+                url = next(f"http://{address}/metrics" for address in self.nodes if address.rpartition(":")[0] == node["name"] and jobid in page(address))
+                ran = Ran(self.program, None, "record", f"--exporter={url}", f"--job={jobid}", f"--output={directory}/%j.om", SLURMD_NODENAME=node["name"])
+                self.assertEqual((ran.status, ran.out, ran.err), (0, "", ""))
+                offline = Ran(self.program, None, "report", "--format=json", "--recording", f"{directory}/{jobid}.om").json()
+                self.assertEqual(offline["job"]["identity"], online["job"]["identity"])
+                (recorded,) = offline["job"]["nodes"]
+                for key in ("start", "end", "values", "hardware", "boards"):
+                    self.assertEqual(recorded[key], node[key], f"{jobid}: {key}")
+                self.assertEqual([gpu["values"] for gpu in recorded["gpus"]], [gpu["values"] for gpu in node["gpus"]])
+                for key in ("elapsed_seconds", "cpu_efficiency", "gpu_use", "energy_joules", "memory_peak_bytes"):
+                    self.assertEqual(offline["numbers"].get(key), online["numbers"].get(key), f"{jobid}: {key}")
 
     def test_numbers_follow_from_the_exporters(self):
         for jobid, samples in self.pages.items():

@@ -39,19 +39,22 @@ pub(super) async fn run(options: &arguments::Record, node: &Node) -> Result<Exit
         }
     };
     let failed = |error: std::io::Error| Failure::other(error.to_string());
-    let mut signals =
-        [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let [Ok(terminate), Ok(interrupt), Ok(hangup)] = &mut signals else {
-        return Err(signals.into_iter().find_map(Result::err).map_or_else(|| Failure::other("signals"), failed));
+        return Err(signals
+            .into_iter()
+            .find_map(Result::err)
+            .map_or_else(|| Failure::other("signals"), failed));
     };
     let status = loop {
+        // A command whose job ends is ended by SLURM.
+        if command.is_none() && recording.as_ref().is_ok_and(|recording| recording.is_over) {
+            break None;
+        }
         tokio::select! {
             () = tokio::time::sleep(until_next(now(), options.interval)) => {
-                let Ok(recording) = &mut recording else { continue };
-                recording.add().await;
-                // A command whose job ends is ended by SLURM.
-                if command.is_none() && recording.is_over {
-                    break None;
+                if let Ok(recording) = &mut recording {
+                    recording.add().await;
                 }
             }
             status = wait(command.as_mut()) => break Some(status.map_err(failed)?),

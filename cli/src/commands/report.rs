@@ -145,8 +145,7 @@ fn render<S>(report: &Report, format: Format, surroundings: &Surroundings<S>) ->
         #[cfg(feature = "pdf")]
         Format::Pdf => {
             let options = pdf::Options { zone, link };
-            pdf::render(report, &surroundings.thresholds, &options)
-                .map_err(|error| failure(&error))?
+            pdf::render(report, &surroundings.thresholds, &options).map_err(|error| failure(&error))?
         }
         Format::Seff => seff::render(report).into_bytes(),
         Format::Jobstats => jobstats::render(report, &jobstats::Options { node_rows, zone }).into_bytes(),

@@ -46,9 +46,8 @@ impl Environment {
         let home = || get("HOME").map(|home| PathBuf::from(home).join(".config"));
         Self {
             job_id: get("SLURM_JOB_ID"),
-            node: get("SLURMD_NODENAME").unwrap_or_else(|| {
-                rustix::system::uname().nodename().to_string_lossy().into_owned()
-            }),
+            node: get("SLURMD_NODENAME")
+                .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
             mail_type: get("SLURM_JOB_MAIL_TYPE"),
             user: get("USER"),
             no_color: get("NO_COLOR").is_some(),

@@ -10,6 +10,8 @@ use crate::Failure;
 
 /// The last line of OpenMetrics.
 const EOF: &[u8] = b"# EOF\n";
+/// How the names of all metrics begin.
+const OURS: &[u8] = b"jobledger_";
 /// A line is shorter: the longest has the labels of a job's name and user.
 const LONGEST_LINE: u64 = 64 << 10;
 
@@ -31,7 +33,8 @@ impl Recorder {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let says = format!("{}: another process records into it: -o names another file", path.display());
+                let says =
+                    format!("{}: another process records into it: -o names another file", path.display());
                 return Err(Failure::other(says));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -74,7 +77,12 @@ fn end_of_lines(file: &mut File) -> io::Result<Option<u64>> {
     });
     let is_recording = match whole.split_last() {
         // Nothing yet, or killed at its first line.
-        None => from == 0 && (size == 0 || tail.starts_with(b"jobledger_") || EOF.starts_with(&tail)),
+        None => {
+            from == 0
+                && [OURS, EOF]
+                    .iter()
+                    .any(|begin| tail.starts_with(begin) || begin.starts_with(tail.as_slice()))
+        }
         Some((last, _)) => *last == b'\n' && is_ours(whole),
     };
     Ok(is_recording.then(|| from + u64::try_from(whole.len()).unwrap_or(u64::MAX)))
@@ -83,7 +91,7 @@ fn end_of_lines(file: &mut File) -> io::Result<Option<u64>> {
 /// Whether the last line is one of ours.
 fn is_ours(lines: &[u8]) -> bool {
     let last = lines.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or_default();
-    last.starts_with(b"jobledger_") || last.starts_with(b"#")
+    last.starts_with(OURS) || last.starts_with(b"#")
 }
 
 /// The name of a file: of a pattern, `%j` is the job and `%N` the node, as in the names of SLURM's output files.

@@ -125,8 +125,24 @@ mod tests {
         assert_eq!((line.name, line.labels, line.value, line.time), ("up", "", "1", None));
         assert!(Line::parse("a{} +Inf").is_some() && Line::parse("a NaN 1").is_some());
         for none in [
-            "", "# EOF", "# HELP a b", "a", "a ", "a b", "1a 2", "{} 1", "a{x=1} 2", "a{x=\"1\" 2", "a{x=\"1\"y=\"2\"} 3",
-            "a{x=\"1\\\"} 2", "a{1x=\"\"} 2", "a{x=\"1\"}2", "a 1 2 3", "a 1 # {} 1", "a{é=\"1\"} 2", "a\u{e9} 1",
+            "",
+            "# EOF",
+            "# HELP a b",
+            "a",
+            "a ",
+            "a b",
+            "1a 2",
+            "{} 1",
+            "a{x=1} 2",
+            "a{x=\"1\" 2",
+            "a{x=\"1\"y=\"2\"} 3",
+            "a{x=\"1\\\"} 2",
+            "a{1x=\"\"} 2",
+            "a{x=\"1\"}2",
+            "a 1 2 3",
+            "a 1 # {} 1",
+            "a{é=\"1\"} 2",
+            "a\u{e9} 1",
         ] {
             assert_eq!(Line::parse(none), None, "{none}");
         }

@@ -63,8 +63,10 @@ pub(super) fn choose(id: &JobId, answer: &[Sample], cluster_label: &str) -> Resu
             jobs.len()
         )));
     }
-    Ok(jobs.into_iter().next().map(|((cluster, id), identity)| {
-        Who { id, cluster: (!cluster.is_empty()).then_some(cluster), identity }
+    Ok(jobs.into_iter().next().map(|((cluster, id), identity)| Who {
+        id,
+        cluster: (!cluster.is_empty()).then_some(cluster),
+        identity,
     }))
 }
 

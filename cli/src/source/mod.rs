@@ -63,8 +63,8 @@ fn pick_run<T>(wanted: &Wanted<'_>, runs: Vec<T>) -> Result<(usize, T), Failure>
 
 /// Lengths of bins that people read easily, in seconds.
 const STEPS: [f64; 20] = [
-    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0, 10_800.0, 21_600.0,
-    43_200.0, 86_400.0,
+    1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0,
+    10_800.0, 21_600.0, 43_200.0, 86_400.0,
 ];
 /// The length of a bin of at least `least` seconds, of which there are at most `most`.
 fn round_step(time: f64, most: usize, least: f64) -> f64 {

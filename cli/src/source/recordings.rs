@@ -15,9 +15,14 @@ use crate::job_id::JobId;
 use crate::recording::{Recorded, read};
 use crate::{Failure, Kind};
 
-const OF_NODES: [&str; 3] = ["jobledger_node_cpus", "jobledger_node_cores", "jobledger_node_memory_total_bytes"];
+const OF_NODES: [&str; 3] =
+    ["jobledger_node_cpus", "jobledger_node_cores", "jobledger_node_memory_total_bytes"];
 /// Also where the recordings have no cluster.
 const CLUSTER: &str = "cluster";
+/// No job runs longer, in seconds: a start before that is none.
+const LONGEST: f64 = 366.0 * 86_400.0;
+/// Of a curve: a week of seconds.
+const MOST_BINS: usize = 604_800;
 /// A job whose last sample is older than so many of its intervals is not recorded any more.
 const INTERVALS: f64 = 3.0;
 /// And than so many seconds.
@@ -62,7 +67,8 @@ impl Recordings {
         match (ids.next(), ids.next()) {
             (Some(id), None) => Ok(JobId::Number(id)),
             (first, second) => {
-                let all: Vec<String> = first.into_iter().chain(second).chain(ids).map(|id| id.to_string()).collect();
+                let all: Vec<String> =
+                    first.into_iter().chain(second).chain(ids).map(|id| id.to_string()).collect();
                 Err(Failure::usage(format!("which job? There are {}", all.join(", "))))
             }
         }
@@ -96,6 +102,10 @@ impl OfJob<'_> {
     fn measure(&self, before: f64) -> Measured {
         let last = |series: &Series| {
             let (time, value) = *series.points.iter().rfind(|(time, _)| *time < before)?;
+            let is_start = series.labels.name() == Some(START);
+            if is_start && !(time - LONGEST..=time).contains(&value) {
+                return None;
+            }
             Some(Sample { labels: series.labels.clone(), value, time })
         };
         let mut by_name = BTreeMap::<&str, Vec<Sample>>::new();
@@ -109,9 +119,10 @@ impl OfJob<'_> {
         // What is still recorded runs.
         for start in starts.into_iter().flatten() {
             let patience = (INTERVALS * self.interval(&start.labels).unwrap_or_default()).max(PATIENCE);
-            let has_ended = ends.into_iter().flatten().any(|end| {
-                exporter(&end.labels) == exporter(&start.labels) && end.value >= start.value
-            });
+            let has_ended = ends
+                .into_iter()
+                .flatten()
+                .any(|end| exporter(&end.labels) == exporter(&start.labels) && end.value >= start.value);
             if !has_ended && before.min(self.now) - start.time <= patience {
                 others.push(start.clone());
             }
@@ -167,7 +178,7 @@ impl OfJob<'_> {
             return;
         }
         let least = interval.unwrap_or(1.0).ceil();
-        let step = wanted.step.unwrap_or_else(|| round_step(end - start, wanted.bins, least));
+        let step = wanted.step.unwrap_or_else(|| round_step(end - start, wanted.bins.min(MOST_BINS), least));
         measured.curves = Some(measured.draw(Curves::new(start, end, step), &series, wanted.curves));
     }
 
@@ -176,7 +187,9 @@ impl OfJob<'_> {
         let mut gpus = BTreeMap::<&str, BTreeSet<&str>>::new();
         let mut found = Vec::new();
         for series in &self.nodes {
-            let (Some(name), Some(node)) = (series.labels.name(), series.labels.get("instance")) else { continue };
+            let (Some(name), Some(node)) = (series.labels.name(), series.labels.get("instance")) else {
+                continue;
+            };
             if name == "jobledger_gpu_info" && series.labels.get("divided") != Some("true") {
                 gpus.entry(node).or_default().extend(series.labels.get("uuid"));
             } else if OF_NODES.contains(&name) {
@@ -230,7 +243,12 @@ impl Source for Recordings {
         let is_of = |series: &&Series| series.labels.get("jobid") == Some(number.as_str());
         let job = OfJob {
             series: self.recorded.series.iter().filter(is_of).collect(),
-            nodes: self.recorded.series.iter().filter(|series| series.labels.get("jobid").is_none()).collect(),
+            nodes: self
+                .recorded
+                .series
+                .iter()
+                .filter(|series| series.labels.get("jobid").is_none())
+                .collect(),
             now: self.now,
         };
         // The earliest is the last here. Of a node that ran it twice, the series go on.
@@ -249,8 +267,126 @@ impl Source for Recordings {
         job.over_time(&mut measured, wanted);
         let mut notes = Vec::new();
         if count > 1 && wanted.run == WhichRun::Last {
-            notes.push(format!("The job was requeued: this is the last of {count} recorded runs; --run=1 shows the first."));
+            notes.push(format!(
+                "The job was requeued: this is the last of {count} recorded runs; --run=1 shows the first."
+            ));
         }
         Ok(Report::new(measured.into_job(who, (run, count)), &self.thresholds, notes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::testing::THRESHOLDS;
+
+    /// Job 7 on a node from 1000 s on, read every 5 s from 1010 until `until`; requeued at 1100.
+    fn recording(node: &str, until: u32, requeued: bool) -> String {
+        let mut text = String::new();
+        for time in (1010..=until).step_by(5) {
+            let start = if requeued && time >= 1100 { 1100 } else { 1000 };
+            let ran = time - start;
+            let mut put = |name: &str, labels: &str, value: f64| {
+                writeln!(text, "{name}{{jobid=\"7\",{labels}instance=\"{node}\"}} {value} {time}.000")
+                    .unwrap();
+            };
+            put("jobledger_job_info", "user=\"alice\",", 1.0);
+            put(START, "", f64::from(start));
+            put("jobledger_job_cpus", "", 2.0);
+            put("jobledger_job_allocated_cpu_seconds_total", "", f64::from(2 * ran));
+            put("jobledger_job_cpu_seconds_total", "mode=\"user\",", f64::from(ran));
+            put("jobledger_job_cpu_seconds_total", "mode=\"system\",", f64::from(ran) / 2.0);
+            put("jobledger_job_memory_anon_bytes", "", f64::from(time));
+            put("jobledger_job_memory_shmem_bytes", "", 1.0);
+        }
+        text + "# EOF\n"
+    }
+
+    async fn report(texts: &[&str], run: WhichRun, now: f64) -> Result<Report, Failure> {
+        let recordings = Recordings::new(texts.iter().copied(), THRESHOLDS.clone(), now);
+        let id = recordings.job()?;
+        let curves = [&metric::CPU_SECONDS];
+        recordings.report(&Wanted { id: &id, run, bins: 100, step: None, curves: &curves }).await
+    }
+
+    #[tokio::test]
+    async fn totals_curves_and_coverage_are_those_of_the_samples() {
+        let texts = [recording("n1", 1100, false), recording("n2", 1060, false)];
+        let job = report(&[&texts[0], &texts[1]], WhichRun::Last, 1e6).await.unwrap().job;
+        let nodes: Vec<_> = job
+            .nodes
+            .iter()
+            .map(|node| {
+                let cpu = node.values.get(&metric::CPU_SECONDS).unwrap();
+                (node.name.as_str(), node.start, node.seen_until, cpu, node.memory_held_bytes, node.running)
+            })
+            .collect();
+        assert_eq!(
+            nodes,
+            [
+                ("n1", 1000.0, 1100.0, 150.0, Some(1101.0), false),
+                ("n2", 1000.0, 1060.0, 90.0, Some(1061.0), false)
+            ]
+        );
+        assert_eq!(
+            (job.id, job.identity.user.as_str(), job.state()),
+            (7, "alice", job_report::State::NotSeen)
+        );
+        // 19 readings of 5 s, and what is before the first.
+        assert_eq!(job.nodes[0].coverage, Some(1.0));
+        let curves = job.curves.unwrap();
+        assert_eq!((curves.start, curves.end, curves.step, curves.bins()), (1000.0, 1100.0, 5.0, 20));
+        let of_n1 = curves.curves.iter().find(|curve| curve.node == Some(0)).unwrap();
+        assert!(of_n1.values.iter().all(|value| (value - 1.5).abs() < 1e-9), "{:?}", of_n1.values);
+        let of_n2 = curves.curves.iter().find(|curve| curve.node == Some(1)).unwrap();
+        assert!(of_n2.values[..12].iter().all(|value| (value - 1.5).abs() < 1e-9), "{:?}", of_n2.values);
+        assert!(of_n2.values[12..].iter().all(|value| value.is_nan()), "{:?}", of_n2.values);
+    }
+
+    #[tokio::test]
+    async fn a_job_runs_while_it_is_recorded() {
+        let text = recording("n1", 1100, false);
+        let running = async |now| report(&[&text], WhichRun::Last, now).await.unwrap().job.nodes[0].running;
+        assert_eq!((running(1130.0).await, running(1170.0).await), (true, false));
+        let ended = text + "jobledger_job_end_time_seconds{jobid=\"7\",instance=\"n1\"} 1098 1101\n";
+        let job = report(&[&ended], WhichRun::Last, 1102.0).await.unwrap().job;
+        assert_eq!((job.nodes[0].running, job.nodes[0].end), (false, Some(1098.0)));
+    }
+
+    #[tokio::test]
+    async fn runs_are_told_apart() {
+        let text = recording("n1", 1150, true);
+        let cpu = async |run| {
+            let report = report(&[&text], run, 1e6).await?;
+            let node = &report.job.nodes[0];
+            Ok::<_, Failure>((
+                report.job.run,
+                report.job.runs,
+                node.start,
+                node.values.get(&metric::CPU_SECONDS),
+            ))
+        };
+        assert_eq!(cpu(WhichRun::Last).await, Ok((2, 2, 1100.0, Some(75.0))));
+        assert_eq!(cpu(WhichRun::Number(1)).await, Ok((1, 2, 1000.0, Some(142.5))));
+        assert_eq!(cpu(WhichRun::Number(3)).await.unwrap_err().says, "job 7 has 2 runs: --run=1 to 2");
+    }
+
+    #[tokio::test]
+    async fn odd_recordings_are_errors_or_reports() {
+        let info = "jobledger_job_info{jobid=\"7\",instance=\"n\"} 1 10\n";
+        let of =
+            async |more: &str| report(&[&format!("{info}{more}")], WhichRun::Last, 1e6).await.map(|_| ());
+        assert!(of("").await.is_err());
+        // A start after its sample, and numbers that are none.
+        for start in ["1e300", "NaN", "-Inf", "1e18", "-1e18"] {
+            assert!(
+                of(&format!("{START}{{jobid=\"7\",instance=\"n\"}} {start} 10\n")).await.is_err(),
+                "{start}"
+            );
+        }
+        let two = report(&[info, "jobledger_job_info{jobid=\"8\"} 1 1\n"], WhichRun::Last, 0.0).await;
+        assert_eq!(two.unwrap_err().says, "which job? There are 7, 8");
     }
 }

@@ -353,7 +353,8 @@ impl Inner {
             accept: "text/plain;version=0.0.4",
             headers: HeaderMap::new(),
         };
-        let (Body { parsed, too_large, .. }, head, on) = self.body(&asking, |from: &mut dyn Read| io::read_to_string(from)).await?;
+        let (Body { parsed, too_large, .. }, head, on) =
+            self.body(&asking, |from: &mut dyn Read| io::read_to_string(from)).await?;
         match parsed {
             Ok(text) if !is_html(&head) => {
                 on.keep(&self.http);

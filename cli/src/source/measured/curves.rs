@@ -9,7 +9,12 @@ use prometheus_api::{Labels, Series};
 use super::{Measured, metrics_of};
 
 impl Measured {
-    pub(in crate::source) fn draw(&self, mut curves: Curves, series: &[Series], wanted: &[&'static Metric]) -> Curves {
+    pub(in crate::source) fn draw(
+        &self,
+        mut curves: Curves,
+        series: &[Series],
+        wanted: &[&'static Metric],
+    ) -> Curves {
         let read = self.times_of_readings(series);
         // Of several series of a metric, such as the modes of CPU time, the points are added up.
         let mut lines: BTreeMap<(&str, usize, Option<usize>), Line> = BTreeMap::new();
@@ -89,4 +94,3 @@ type Line = (&'static Metric, BTreeMap<i64, f64>);
 fn milliseconds(seconds: f64) -> i64 {
     (seconds * 1000.0).round() as i64
 }
-

@@ -10,9 +10,9 @@ use super::endings::Facts;
 use super::identity::Who;
 use crate::text::harmless;
 
-pub(in crate::source) use building::{END, GPU_INFO, GPUS, INFO, START, exporter, measured, metrics_of};
 #[cfg(test)]
 pub(in crate::source) use building::tests::sample;
+pub(in crate::source) use building::{END, GPU_INFO, GPUS, INFO, START, exporter, measured, metrics_of};
 
 /// A job at a time, as its nodes show it.
 #[derive(Debug, Clone, Default)]

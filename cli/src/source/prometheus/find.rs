@@ -85,7 +85,6 @@ pub(super) fn named(id: &JobId) -> Vec<Vec<String>> {
     }
 }
 
-
 /// The matchers of a job's series.
 pub(super) fn series_of(who: &Who, cluster_label: &str) -> Vec<String> {
     let mut selector = vec![matcher("jobid", "=", &who.id.to_string())];

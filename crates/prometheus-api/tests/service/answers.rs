@@ -312,13 +312,17 @@ async fn too_many_series_end_the_reading() {
 
 #[tokio::test]
 async fn an_exporters_page_is_at_the_url_itself() {
-    let server = Service::start(None, says("200 OK", "Content-Type: text/plain; version=0.0.4\r\n", "up 1\n"));
+    let server =
+        Service::start(None, says("200 OK", "Content-Type: text/plain; version=0.0.4\r\n", "up 1\n"));
     let url = format!("http://{}/metrics", server.address);
     let client = Client::new(&Options { url, ..options(&server) }).unwrap();
     assert_eq!(client.exposition().await.unwrap(), "up 1\n");
     assert_eq!(client.exposition().await.unwrap(), "up 1\n");
     let head = &server.requests()[0];
-    assert!(head.starts_with("GET /metrics HTTP/1.1\r\n") && head.contains("accept: text/plain;version=0.0.4"), "{head}");
+    assert!(
+        head.starts_with("GET /metrics HTTP/1.1\r\n") && head.contains("accept: text/plain;version=0.0.4"),
+        "{head}"
+    );
     assert_eq!(server.connections(), 1);
 }
 
