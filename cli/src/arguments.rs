@@ -157,6 +157,9 @@ pub struct OfNode {
     /// The page of the node's exporter; also record.exporter in the configuration [default: http://127.0.0.1:9810/metrics]
     #[arg(long, value_name = "URL")]
     pub exporter: Option<String>,
+    /// Reads the job's own cgroup, as where no exporter answers
+    #[arg(long, conflicts_with = "exporter")]
+    pub own_cgroup: bool,
     /// The job's number on the node [default: the job that this runs in]
     #[arg(long, value_name = "NUMBER")]
     pub job: Option<u64>,

@@ -16,6 +16,7 @@ pub mod formats;
 pub mod job_id;
 pub mod mail;
 mod output;
+pub mod own_job;
 pub mod privacy;
 pub mod recording;
 pub mod source;

@@ -871,7 +871,7 @@ _jobledger() {
             return 0
             ;;
         jobledger__subcmd__record)
-            opts="-i -o -v -h --interval --output --whole-node --exporter --job --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            opts="-i -o -v -h --interval --output --whole-node --exporter --own-cgroup --job --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1031,7 +1031,7 @@ _jobledger() {
             return 0
             ;;
         jobledger__subcmd__snapshot)
-            opts="-v -h --exporter --job --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            opts="-v -h --exporter --own-cgroup --job --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

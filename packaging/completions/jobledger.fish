@@ -258,6 +258,7 @@ always\t'Always'
 never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l width -d 'Columns of a report as text [default: 80]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l whole-node -d 'All series of the node, too'
+complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l own-cgroup -d 'Reads the job\'s own cgroup, as where no exporter answers'
 complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand record" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand record" -l ascii -d 'No characters beyond ASCII in a report as text'
@@ -276,6 +277,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l color -
 always\t'Always'
 never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l own-cgroup -d 'Reads the job\'s own cgroup, as where no exporter answers'
 complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -l ascii -d 'No characters beyond ASCII in a report as text'

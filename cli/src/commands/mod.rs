@@ -30,8 +30,10 @@ pub use surroundings::{Environment, Surroundings};
 pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, Failure> {
     let done: Result<(), Failure> = match arguments.command {
         Command::Record(options) => {
-            let node = Node::new(&options.node, options.whole_node, &arguments.common, environment)?;
-            return block_on(record::run(&options, &node));
+            return block_on(async {
+                let new = Node::new(&options.node, options.whole_node, &arguments.common, environment);
+                record::run(&options, &mut new.await?).await
+            });
         }
         Command::Completions { shell } => output::write(None, &documents::completions(shell)),
         Command::Man { command } => output::write(None, &documents::man(command.as_deref())?),
@@ -45,8 +47,11 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
             block_on(export::of_recordings(&options, &here))
         }
         Command::Snapshot(options) => {
-            let node = Node::new(&options, false, &arguments.common, environment)?;
-            block_on(snapshot::run(&node, &Surroundings::without_source(&arguments.common, environment)?))
+            let here = Surroundings::without_source(&arguments.common, environment)?;
+            block_on(async {
+                let new = Node::new(&options, false, &arguments.common, environment);
+                snapshot::run(&mut new.await?, &here).await
+            })
         }
         Command::Report(options) => {
             with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {

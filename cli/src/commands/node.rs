@@ -1,13 +1,18 @@
-//! The exporter of the node on which this process runs, and the job that it is in.
+//! The job that this process is in, on its node: from the node's exporter, else from the job's own cgroup.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_api::{Client, Options};
+use kernel_files::Roots;
+use nix::unistd::{Uid, User};
+use prometheus_api::{Client, Error, Options};
+use rustix::process::getuid;
+use rustix::thread::sched_getaffinity;
 
-use super::surroundings::{Environment, now};
+use super::surroundings::{Environment, now, warn};
 use crate::arguments::{Common, OfNode};
-use crate::recording::{Batch, Selection, job_of_cgroups};
+use crate::own_job::{OwnJob, place};
+use crate::recording::{Batch, Selection};
 use crate::{Failure, config};
 
 /// Where the exporter listens if nothing else is said.
@@ -15,24 +20,40 @@ const EXPORTER: &str = "http://127.0.0.1:9810/metrics";
 /// An exporter answers within a second; a node that is out of memory needs longer.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// An exporter, and what of its page is of a job.
+/// Where a job's samples come from, and which they are.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) selection: Selection,
-    pub(super) url: String,
-    client: Client,
+    from: From,
+}
+
+#[derive(Debug)]
+enum From {
+    Exporter { client: Client, url: String },
+    Own(Box<OwnJob>),
 }
 
 impl Node {
-    pub(super) fn new(
+    pub(super) async fn new(
         options: &OfNode,
         whole_node: bool,
         common: &Common,
         environment: &Environment,
     ) -> Result<Self, Failure> {
+        let job = match options.job {
+            Some(job) => job.to_string(),
+            None => this_job(environment)?,
+        };
+        let number = place::number(&job)
+            .ok_or_else(|| Failure::usage(format!("{job}: this is no number of a job")))?;
+        let selection = Selection { job: number.to_string(), node: environment.node.clone(), whole_node };
+        if options.own_cgroup {
+            return Ok(Self { selection, from: own(&job, environment)? });
+        }
         let config::Record { exporter, http_config_file } =
             config::load(common.config.as_deref(), environment.user_config.as_deref())?.record;
-        let url = options.exporter.clone().or(exporter).unwrap_or_else(|| EXPORTER.to_owned());
+        let chosen = options.exporter.clone().or(exporter);
+        let url = chosen.clone().unwrap_or_else(|| EXPORTER.to_owned());
         let asking = Options {
             url: url.clone(),
             http_config_file,
@@ -40,27 +61,57 @@ impl Node {
             timeout: TIMEOUT,
             ..Options::default()
         };
-        let job = match options.job {
-            Some(job) => job,
-            None => this_job(environment)?,
-        };
-        let selection = Selection { job: job.to_string(), node: environment.node.clone(), whole_node };
-        Ok(Self { selection, url, client: Client::new(&asking)? })
+        let client = Client::new(&asking)?;
+        if chosen.is_none()
+            && matches!(client.exposition().await, Err(Error::Unreachable { .. }))
+            && let Ok(from) = own(&job, environment)
+        {
+            warn(
+                "no exporter answers: the job's own cgroup is read, which has neither GPUs nor energy nor I/O",
+            );
+            return Ok(Self { selection, from });
+        }
+        Ok(Self { selection, from: From::Exporter { client, url } })
     }
 
-    /// What the exporter shows of the job now.
-    pub(super) async fn batch(&self) -> Result<Batch, Failure> {
+    /// What is shown of the job now.
+    pub(super) async fn batch(&mut self) -> Result<Batch, Failure> {
         let time = now();
-        Ok(self.selection.of(&self.client.exposition().await?, time))
+        let page = match &mut self.from {
+            From::Exporter { client, .. } => client.exposition().await?,
+            From::Own(job) => job.page(time)?,
+        };
+        Ok(self.selection.of(&page, time))
+    }
+
+    /// That nothing is shown of it.
+    pub(super) fn shows_nothing(&self) -> String {
+        let from = match &self.from {
+            From::Exporter { url, .. } => url,
+            From::Own(_) => "its cgroup",
+        };
+        format!("{from} does not show job {}", self.selection.job)
     }
 }
 
-/// The job of this process. A process of a heterogeneous job has the number of the first component in its environment, and is in the cgroup
-/// of its own.
-fn this_job(environment: &Environment) -> Result<u64, Failure> {
-    let cgroups = std::fs::read_to_string(Path::new("/proc/self/cgroup")).unwrap_or_default();
-    let by_name = || environment.job_id.as_deref()?.parse().ok();
-    job_of_cgroups(&cgroups)
-        .or_else(by_name)
-        .ok_or_else(|| Failure::usage("which job? --job=NUMBER, or run it inside a job of SLURM"))
+fn own(job: &str, environment: &Environment) -> Result<From, Failure> {
+    let uid = getuid().as_raw();
+    let mut identity = environment.identity.clone();
+    identity.push(("uid", uid.to_string()));
+    identity.extend(User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| ("user", user.name)));
+    let cpus =
+        sched_getaffinity(None).map_err(|error| Failure::other(format!("CPUs of this process: {error}")))?;
+    let cpus = usize::try_from(cpus.count()).unwrap_or(usize::MAX);
+    OwnJob::find(job, identity, cpus, &Arc::new(Roots::default())).map(|job| From::Own(Box::new(job)))
+}
+
+/// The job of this process, as its batch system names it. A process of a heterogeneous job has the number of the first component in its
+/// environment, and is in the cgroup of its own.
+fn this_job(environment: &Environment) -> Result<String, Failure> {
+    let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    place::slurm_job(&cgroups)
+        .map(|job| job.to_string())
+        .or_else(|| environment.job_id.clone())
+        .or_else(|| environment.other_job.clone())
+        .ok_or_else(|| Failure::usage("which job? --job=NUMBER, or run it inside a job"))
 }

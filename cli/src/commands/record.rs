@@ -20,7 +20,7 @@ const CANNOT_START: u8 = 127;
 
 /// Records until the job, the command or a signal ends it. The command goes before the recording: whatever becomes of that, it runs to its end,
 /// and its exit status is this program's.
-pub(super) async fn run(options: &arguments::Record, node: &Node) -> Result<ExitCode, Failure> {
+pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<ExitCode, Failure> {
     let mut recording = Recording::open(options, node);
     if let Err(failure) = &recording {
         if options.command.is_empty() {
@@ -80,7 +80,7 @@ pub(super) async fn run(options: &arguments::Record, node: &Node) -> Result<Exit
 
 /// The node, and the file.
 struct Recording<'a> {
-    node: &'a Node,
+    node: &'a mut Node,
     file: Recorder,
     batches: u64,
     /// Batches without the job since it was last there.
@@ -91,7 +91,7 @@ struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    fn open(options: &arguments::Record, node: &'a Node) -> Result<Self, Failure> {
+    fn open(options: &arguments::Record, node: &'a mut Node) -> Result<Self, Failure> {
         let path = file_name(&options.output, &node.selection.job, &node.selection.node);
         let file = Recorder::open(&path)?;
         Ok(Self { node, file, batches: 0, without: 0, is_over: false, failure: None })
@@ -129,8 +129,7 @@ impl<'a> Recording<'a> {
         if self.batches > 0 {
             return Ok(());
         }
-        let (url, job) = (&self.node.url, &self.node.selection.job);
-        Err(Failure::new(Kind::NotFound, format!("nothing was recorded: {url} does not show job {job}")))
+        Err(Failure::new(Kind::NotFound, format!("nothing was recorded: {}", self.node.shows_nothing())))
     }
 }
 

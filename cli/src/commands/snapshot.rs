@@ -4,17 +4,15 @@ use job_files::json;
 
 use super::node::Node;
 use super::surroundings::{Surroundings, now};
-use crate::source::Wanted;
-use crate::source::WhichRun;
 use crate::source::recordings::Recordings;
+use crate::source::{Wanted, WhichRun};
 use crate::{Failure, Kind, output};
 
 /// The report of the job on this node as one line of JSON.
-pub(super) async fn run(node: &Node, here: &Surroundings<()>) -> Result<(), Failure> {
+pub(super) async fn run(node: &mut Node, here: &Surroundings<()>) -> Result<(), Failure> {
     let batch = node.batch().await?;
     if batch.of_job == 0 {
-        let says = format!("{} does not show job {}", node.url, node.selection.job);
-        return Err(Failure::new(Kind::NotFound, says));
+        return Err(Failure::new(Kind::NotFound, node.shows_nothing()));
     }
     let recordings = Recordings::new([batch.text.as_str()], here.thresholds.clone(), now());
     let id = recordings.job()?;

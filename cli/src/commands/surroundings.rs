@@ -12,6 +12,7 @@ use prometheus_api::{Client, Options, ProxyEnvironment};
 
 use crate::arguments::{Common, When, Whose};
 use crate::config::{self, Config};
+use crate::own_job::place;
 use crate::privacy::Privacy;
 use crate::source::accounting::Sacct;
 use crate::source::prometheus::{Prometheus, Scope, Selection};
@@ -24,6 +25,10 @@ use crate::{Failure, Kind};
 pub struct Environment {
     /// `$SLURM_JOB_ID`
     pub job_id: Option<String>,
+    /// `$PBS_JOBID` or `$OAR_JOB_ID`
+    pub other_job: Option<String>,
+    /// What the batch system says of the job: labels of `jobledger_job_info`.
+    pub identity: Vec<(&'static str, String)>,
     /// This node: `$SLURMD_NODENAME`, else the host's name.
     pub node: String,
     /// `$SLURM_JOB_MAIL_TYPE`
@@ -46,6 +51,8 @@ impl Environment {
         let home = || get("HOME").map(|home| PathBuf::from(home).join(".config"));
         Self {
             job_id: get("SLURM_JOB_ID"),
+            other_job: get("PBS_JOBID").or_else(|| get("OAR_JOB_ID")),
+            identity: place::identity(get),
             node: get("SLURMD_NODENAME")
                 .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
             mail_type: get("SLURM_JOB_MAIL_TYPE"),

@@ -103,7 +103,7 @@ fn unescaped(value: &str) -> Cow<'_, str> {
 }
 
 /// A label's value as it is written.
-pub(super) fn escaped(value: &str) -> String {
+pub fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

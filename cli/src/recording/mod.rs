@@ -5,13 +5,11 @@
 //! is not.
 
 mod batch;
-mod cgroups;
 mod file;
 mod line;
 mod read;
 
 pub use batch::{Batch, Selection};
-pub use cgroups::job_of_cgroups;
 pub use file::{Recorder, file_name};
-pub use line::Line;
+pub use line::{Line, escaped};
 pub use read::{Recorded, read};

@@ -17,7 +17,9 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
+pub mod cpu;
 mod kept;
+pub mod memory;
 
 use std::cell::Cell;
 use std::fmt::Write;

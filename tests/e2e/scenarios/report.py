@@ -14,11 +14,11 @@ from .endings import in_seconds, knows_times
 from .identity import installed_snippets, no_snippets
 from .kinds import second_node
 
-_SPIN = "end=$((SECONDS + {})); while ((SECONDS < end)); do :; done"
+SPIN = "end=$((SECONDS + {})); while ((SECONDS < end)); do :; done"
 # What the job itself sees at its end: the kernel's count of the CPU time in its cgroup, and the time.
 _SAID = "/tmp/jobledger-report-$SLURM_JOB_ID"
-_BEGIN = f"echo start $EPOCHREALTIME > {_SAID}"
-_END = """while IFS=: read -r _ controllers path; do
+BEGIN = f"echo start $EPOCHREALTIME > {_SAID}"
+END = """while IFS=: read -r _ controllers path; do
   v1=/sys/fs/cgroup/cpu,cpuacct${path%/step_*}/cpuacct.usage v2=/sys/fs/cgroup${path%/step_*}/cpu.stat
   if [ "$controllers" = cpu,cpuacct ] && read -r count < $v1; then echo cpu $((count / 1000)) >> SAID; fi
   if [ -z "$controllers" ] && [ -r $v2 ] && read -r _ count < $v2; then echo cpu $count >> SAID; fi
@@ -43,12 +43,12 @@ _JOBS = {
     "time limit": ("sleep 600", ["--mem=60", "--time=1"]),
     "cancelled": ("sleep 600", ["--mem=60", "--time=10"]),
     "requeued": ("test \"$SLURM_RESTART_COUNT\" = 1 && exit 4; sleep 600", ["--mem=60", "--requeue"]),
-    "busy": (f"{_BEGIN}\n{_SPIN.format(_SECONDS)}\n{_END}", ["--mem=80", "--time=2-00:00:00"]),
-    "memory": (f"{_BEGIN}\npython3 -c 'import time; held = b\"x\" * {_HELD}; time.sleep(15)'\n{_END}", ["--mem=300", "--cpus-per-task=2"]),
+    "busy": (f"{BEGIN}\n{SPIN.format(_SECONDS)}\n{END}", ["--mem=80", "--time=2-00:00:00"]),
+    "memory": (f"{BEGIN}\npython3 -c 'import time; held = b\"x\" * {_HELD}; time.sleep(15)'\n{END}", ["--mem=300", "--cpus-per-task=2"]),
     "out of memory": ("tail /dev/zero; exit 0", ["--mem=60"]),
     "exit 3": ("exit 3", ["--mem=60", *_MAIL]),
     "array": (f"while [ ! -e {_GO} ]; do sleep 1; done; exit $((SLURM_ARRAY_TASK_ID - 1))", ["--mem=60", "--array=1-2", *_MAIL]),
-    "two nodes": (f"srun bash -c '{_SPIN.format(4)}'", ["--mem=70", "--nodes=2", "--ntasks=2"]),
+    "two nodes": (f"srun bash -c '{SPIN.format(4)}'", ["--mem=70", "--nodes=2", "--ntasks=2"]),
 }
 
 
@@ -139,7 +139,7 @@ class _Reports:
         expect(len(lines) <= 50 and max(map(len, lines)) <= 80, f"job {job}: {len(lines)} lines\n{ran.out}")
 
 
-def _said(bed, jobid):
+def said_by(bed, jobid):
     """What the job wrote: {"start": seconds, "end": seconds, "cpu": seconds}."""
     pairs = dict(line.split() for line in bed.run(f"cat /tmp/jobledger-report-{jobid}; rm /tmp/jobledger-report-{jobid}").splitlines())
     return {"start": float(pairs["start"]), "end": float(pairs["end"]), "cpu": int(pairs["cpu"]) / 1e6}
@@ -223,7 +223,7 @@ def report(context):
         bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
         elements = _elements(context, server, ids["array"])
         jobs = slurm.wait_over({*ids.values(), *elements.values()})
-        said = {kind: _said(bed, ids[kind]) for kind in ("busy", "memory")}
+        said = {kind: said_by(bed, ids[kind]) for kind in ("busy", "memory")}
         reports = _Reports(context, server)
         names = {kind: str(jobid) for kind, jobid in ids.items() if kind != "array"}
         names |= {f"element {task}": f"{ids['array']}_{task}" for task in elements}

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use attribution::{Exported, Reading, ScopeLedger};
+use cgroups::cpu::CpuStat;
 use cgroups::{Controller, Version, View};
 use exposition::{Family, PerCgroup, Profile, Section, SubjectId, Value};
 use kernel_files::Buffer;
-use kernel_files::parse::{ParseError, flat_keyed, parse_integer};
 use parking_lot::Mutex;
 use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
@@ -62,108 +62,9 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     build: |_| build(Cpu::default()),
 };
 
-/// `cpu.stat` of v2, and what of it v1 has.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuStat {
-    /// All CPU time, microseconds.
-    pub usage_usec: Option<u64>,
-    /// User mode, microseconds.
-    pub user_usec: Option<u64>,
-    /// Kernel mode, microseconds.
-    pub system_usec: Option<u64>,
-    /// Throttled time, microseconds.
-    pub throttled_usec: Option<u64>,
-}
-
-impl CpuStat {
-    /// Takes the exact sum and splits it as the sampled modes are to each other: what the kernel does itself on v2 and
-    /// for processes (kernel/sched/cputime.c, `cputime_adjust`). Ticks alone miss most of what sleeps often.
-    fn scale_to(&mut self, usage_usec: u64) {
-        let (user, system) = (self.user_usec.unwrap_or(0), self.system_usec.unwrap_or(0));
-        let sampled = u128::from(user) + u128::from(system);
-        let system = u128::from(usage_usec) * u128::from(system) / sampled.max(1);
-        let system = u64::try_from(system).unwrap_or(usage_usec).min(usage_usec);
-        *self = Self {
-            usage_usec: Some(usage_usec),
-            user_usec: Some(usage_usec - system),
-            system_usec: Some(system),
-            throttled_usec: self.throttled_usec,
-        };
-    }
-
-    /// Keeps both modes from falling when their ratio changes, as `cputime_adjust` does.
-    fn keep_from_falling(&mut self, last: &Self) {
-        let (Some(usage), Some(system)) = (self.usage_usec, self.system_usec) else { return };
-        let system = system.max(last.system_usec.unwrap_or(0)).min(usage);
-        let user = (usage - system).max(last.user_usec.unwrap_or(0)).min(usage);
-        self.user_usec = Some(user);
-        self.system_usec = Some(usage - user);
-    }
-}
-
-/// Parses `cpu.stat` of v2, or of v1, where `throttled_time` is in nanoseconds.
-pub fn parse_cpu_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
-    let mut stat = CpuStat::default();
-    flat_keyed(bytes, |key, value| match key {
-        b"usage_usec" => stat.usage_usec = Some(value),
-        b"user_usec" => stat.user_usec = Some(value),
-        b"system_usec" => stat.system_usec = Some(value),
-        b"throttled_usec" => stat.throttled_usec = Some(value),
-        b"throttled_time" => stat.throttled_usec = Some(value / 1000),
-        _ => {}
-    })?;
-    Ok(stat)
-}
-
-/// Parses `cpuacct.stat`: user and system in ticks of `USER_HZ`, 100 on every architecture Linux has.
-pub fn parse_cpuacct_stat(bytes: &[u8]) -> Result<CpuStat, ParseError> {
-    const USEC_PER_TICK: u64 = 10_000;
-    let mut stat = CpuStat::default();
-    flat_keyed(bytes, |key, ticks| match key {
-        b"user" => stat.user_usec = ticks.checked_mul(USEC_PER_TICK),
-        b"system" => stat.system_usec = ticks.checked_mul(USEC_PER_TICK),
-        _ => {}
-    })?;
-    Ok(stat)
-}
-
-fn read_v1(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, SourceError> {
-    let number = |file: &'static str, buffer: &mut Buffer| -> Result<Option<u64>, SourceError> {
-        let bytes = view.read(Controller::Cpuacct, file, buffer).map_err(SourceError::reading(file, ""))?;
-        bytes.map(parse_integer).transpose().map_err(SourceError::parsing(file))
-    };
-    let mut stat = CpuStat::default();
-    let file = "cpuacct.stat";
-    if let Some(bytes) =
-        view.read(Controller::Cpuacct, file, buffer).map_err(SourceError::reading(file, ""))?
-    {
-        stat = parse_cpuacct_stat(bytes).map_err(SourceError::parsing(file))?;
-        let both = stat.user_usec.zip(stat.system_usec);
-        stat.usage_usec = both.map(|(user, system)| user.saturating_add(system));
-    }
-    if let Some(usage) = number("cpuacct.usage", buffer)? {
-        stat.scale_to(usage / 1000);
-    }
-    if let Some(bytes) =
-        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(SourceError::reading("cpu.stat", ""))?
-    {
-        stat.throttled_usec = parse_cpu_stat(bytes).map_err(SourceError::parsing("cpu.stat"))?.throttled_usec;
-    }
-    Ok(stat)
-}
-
-fn read_cpu(view: &View<'_>, buffer: &mut Buffer) -> Result<CpuStat, SourceError> {
-    if view.version() == Version::V1 {
-        return read_v1(view, buffer);
-    }
-    let bytes =
-        view.read(Controller::Cpu, "cpu.stat", buffer).map_err(SourceError::reading("cpu.stat", ""))?;
-    bytes.map_or(Ok(CpuStat::default()), |b| parse_cpu_stat(b).map_err(SourceError::parsing("cpu.stat")))
-}
-
 /// All CPU time of a cgroup, microseconds; `None` when it cannot be read (any more).
 pub(in crate::collector) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Option<u64> {
-    read_cpu(view, buffer).ok()?.usage_usec
+    cgroups::cpu::read(view, buffer).ok()?.usage_usec
 }
 
 /// A job's CPU time: the last reading, and what was found to be used after it.
@@ -255,7 +156,9 @@ impl CpuAccounts {
     /// Sum over the scopes; a scope that is gone counts with its last reading.
     fn read_scopes(&mut self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) -> Option<u64> {
         for scope in scopes {
-            if let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&scope.cgroup.view(), buffer) {
+            if let Ok(CpuStat { usage_usec: Some(usage), .. }) =
+                cgroups::cpu::read(&scope.cgroup.view(), buffer)
+            {
                 self.scopes.insert(scope.inode, usage);
             }
         }
@@ -265,7 +168,7 @@ impl CpuAccounts {
     fn read_own(&mut self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) -> u64 {
         for scope in scopes {
             if let Some(view) = scope.cgroup.view().below(format_args!("system"))
-                && let Ok(CpuStat { usage_usec: Some(usage), .. }) = read_cpu(&view, buffer)
+                && let Ok(CpuStat { usage_usec: Some(usage), .. }) = cgroups::cpu::read(&view, buffer)
             {
                 self.own.insert(scope.inode, usage);
             }
@@ -305,7 +208,7 @@ impl CgroupSource for Cpu {
     type Reading = CpuReading;
 
     fn read(&self, Group { view, .. }: &Group<'_>, buffer: &mut Buffer) -> Result<CpuReading, SourceError> {
-        Ok(CpuReading { stat: read_cpu(view, buffer)?, ..CpuReading::default() })
+        Ok(CpuReading { stat: cgroups::cpu::read(view, buffer)?, ..CpuReading::default() })
     }
 
     fn complete(
@@ -381,7 +284,7 @@ impl CgroupSource for Cpu {
             if !other.is_running() && readings.job(other.run).is_none() {
                 continue;
             }
-            match read_cpu(&other.cgroup.view(), buffer) {
+            match cgroups::cpu::read(&other.cgroup.view(), buffer) {
                 Ok(stat) if stat.usage_usec.is_some() => {
                     let mut fresh = CpuReading { stat, ..CpuReading::default() };
                     fresh.follow(other, readings.job(other.run).as_deref());

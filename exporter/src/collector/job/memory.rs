@@ -9,11 +9,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cgroups::memory::{
+    MemoryEvents, MemoryStat, parse_memory_events, parse_memory_stat, parse_memory_stat_v1,
+};
 use cgroups::{Controller, Version, View};
 use clocks::Boottime;
 use exposition::{Family, PerCgroup, Profile, Section, Value};
 use kernel_files::Buffer;
-use kernel_files::parse::{Limit, ParseError, flat_keyed, parse_integer, parse_limit};
+use kernel_files::parse::{Limit, parse_integer, parse_limit};
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{Disposition, Job, JobRunId, NodeSnapshot};
 
@@ -127,94 +130,6 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
     },
     build: |context| build(Memory::new(&context.options.get())),
 };
-
-/// `memory.stat`, of both versions; v1's are its `total_` fields, which include the cgroups below.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryStat {
-    /// `anon`, v1 `total_rss`.
-    pub anon: Option<u64>,
-    /// `file`, v1 `total_cache`.
-    pub file: Option<u64>,
-    /// `shmem`.
-    pub shmem: Option<u64>,
-    /// `file_mapped`, v1 `total_mapped_file`.
-    pub file_mapped: Option<u64>,
-    /// `kernel`, v2.
-    pub kernel: Option<u64>,
-    /// `slab`, v2.
-    pub slab: Option<u64>,
-    /// `total_swap`, v1.
-    pub swap: Option<u64>,
-    /// `pgfault`, major ones included.
-    pub pgfault: Option<u64>,
-    /// `pgmajfault`.
-    pub pgmajfault: Option<u64>,
-    /// `hierarchical_memory_limit`, v1.
-    pub limit: Option<u64>,
-    /// `hierarchical_memsw_limit`, v1: memory and swap together.
-    pub memsw_limit: Option<u64>,
-}
-
-/// Parses `memory.stat` of v2.
-pub fn parse_memory_stat(bytes: &[u8]) -> Result<MemoryStat, ParseError> {
-    let mut s = MemoryStat::default();
-    flat_keyed(bytes, |key, value| match key {
-        b"anon" => s.anon = Some(value),
-        b"file" => s.file = Some(value),
-        b"shmem" => s.shmem = Some(value),
-        b"file_mapped" => s.file_mapped = Some(value),
-        b"kernel" => s.kernel = Some(value),
-        b"slab" => s.slab = Some(value),
-        b"pgfault" => s.pgfault = Some(value),
-        b"pgmajfault" => s.pgmajfault = Some(value),
-        _ => {}
-    })?;
-    Ok(s)
-}
-
-/// Parses `memory.stat` of v1.
-pub fn parse_memory_stat_v1(bytes: &[u8]) -> Result<MemoryStat, ParseError> {
-    let mut s = MemoryStat::default();
-    flat_keyed(bytes, |key, value| match key {
-        b"total_rss" => s.anon = Some(value),
-        b"total_cache" => s.file = Some(value),
-        b"total_shmem" => s.shmem = Some(value),
-        b"total_mapped_file" => s.file_mapped = Some(value),
-        b"total_swap" => s.swap = Some(value),
-        b"total_pgfault" => s.pgfault = Some(value),
-        b"total_pgmajfault" => s.pgmajfault = Some(value),
-        b"hierarchical_memory_limit" => s.limit = Some(value),
-        b"hierarchical_memsw_limit" => s.memsw_limit = Some(value),
-        _ => {}
-    })?;
-    Ok(s)
-}
-
-/// `memory.events` of v2, hierarchical; `oom_kill` of v1's `memory.oom_control`, which is not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryEvents {
-    /// Usage ran into `memory.high`.
-    pub high: Option<u64>,
-    /// Usage ran into `memory.max`.
-    pub max: Option<u64>,
-    /// The out-of-memory killer was considered.
-    pub oom: Option<u64>,
-    /// Processes that it killed.
-    pub oom_kill: Option<u64>,
-}
-
-/// Parses `memory.events` and `memory.oom_control`.
-pub fn parse_memory_events(bytes: &[u8]) -> Result<MemoryEvents, ParseError> {
-    let mut e = MemoryEvents::default();
-    flat_keyed(bytes, |key, value| match key {
-        b"high" => e.high = Some(value),
-        b"max" => e.max = Some(value),
-        b"oom" => e.oom = Some(value),
-        b"oom_kill" => e.oom_kill = Some(value),
-        _ => {}
-    })?;
-    Ok(e)
-}
 
 /// What one cgroup yields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,43 +8,6 @@ use crate::collector::BuildContext;
 use crate::collector::testing::{Machine, job, snapshot_of, value};
 
 #[test]
-fn a_v2_file_gives_all_modes_and_absent_is_none_not_zero() {
-    let stat = parse_cpu_stat(
-        b"usage_usec 11521676\nuser_usec 7496320\nsystem_usec 4025355\nnr_periods 0\nthrottled_usec 5\n",
-    )
-    .unwrap();
-    assert_eq!(stat.usage_usec, Some(11_521_676));
-    assert_eq!(stat.throttled_usec, Some(5));
-    let base = parse_cpu_stat(b"usage_usec 1\nuser_usec 1\nsystem_usec 0\n").unwrap();
-    assert_eq!(base.throttled_usec, None);
-}
-
-#[test]
-fn v1_units_become_microseconds() {
-    let stat = parse_cpu_stat(b"nr_periods 4\nnr_throttled 1\nthrottled_time 2500000\n").unwrap();
-    assert_eq!(stat.throttled_usec, Some(2500));
-    let stat = parse_cpuacct_stat(b"user 150\nsystem 7\n").unwrap();
-    assert_eq!((stat.user_usec, stat.system_usec), (Some(1_500_000), Some(70_000)));
-}
-
-#[test]
-fn v1_has_the_exact_sum_and_no_mode_ever_falls() {
-    let mut stat = parse_cpuacct_stat(b"user 30\nsystem 10\n").unwrap();
-    stat.scale_to(8_000_000);
-    assert_eq!((stat.user_usec, stat.system_usec), (Some(6_000_000), Some(2_000_000)));
-    let mut idle = parse_cpuacct_stat(b"user 0\nsystem 0\n").unwrap();
-    idle.scale_to(1234);
-    assert_eq!((idle.user_usec, idle.system_usec), (Some(1234), Some(0)));
-    // Ticks came in for the user alone: the ratio gives less system time than was exported.
-    let mut next = parse_cpuacct_stat(b"user 90\nsystem 10\n").unwrap();
-    next.scale_to(8_500_000);
-    assert!(next.system_usec < stat.system_usec);
-    next.keep_from_falling(&stat);
-    assert_eq!((next.user_usec, next.system_usec), (Some(6_500_000), Some(2_000_000)));
-    assert_eq!(next.usage_usec, Some(8_500_000));
-}
-
-#[test]
 fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
     use crate::collector::testing::{Bench, Machine, job, value};
     let machine = Machine::new();
@@ -75,12 +38,6 @@ fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
     assert_eq!(exported(&mut bench), Some(3.5));
     spent(700_000);
     assert_eq!(exported(&mut bench), Some(3.7));
-}
-
-#[test]
-fn malformed_is_an_error_and_no_number() {
-    assert!(parse_cpu_stat(b"usage_usec x\n").is_err());
-    assert!(parse_cpu_stat(b"usage_usec 1").is_err());
 }
 
 #[test]

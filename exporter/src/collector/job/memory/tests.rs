@@ -29,36 +29,6 @@ fn v2(machine: &Machine) {
 }
 
 #[test]
-fn both_versions_files_say_the_same_and_absent_is_none_not_zero() {
-    let v2 = parse_memory_stat(STAT_V2.as_bytes()).unwrap();
-    let v1 = parse_memory_stat_v1(STAT_V1.as_bytes()).unwrap();
-    for s in [v2, v1] {
-        assert_eq!((s.anon, s.file, s.shmem), (Some(61_636_608), Some(8_658_944), Some(8_388_608)));
-        assert_eq!((s.file_mapped, s.pgfault, s.pgmajfault), (Some(208_896), Some(7969), Some(3)));
-    }
-    assert_eq!((v2.kernel, v2.slab, v2.swap, v2.limit), (Some(2_109_440), Some(614_120), None, None));
-    assert_eq!((v1.kernel, v1.slab, v1.swap, v1.limit), (None, None, Some(4096), Some(419_430_400)));
-    assert_eq!(parse_memory_stat(b"anon 1\nfile 2\n").unwrap().kernel, None, "5.14 has none");
-    assert_eq!(parse_memory_stat(b""), Ok(MemoryStat::default()));
-}
-
-#[test]
-fn events_of_v2_and_the_kill_count_of_v1() {
-    let e = parse_memory_events(b"low 0\nhigh 0\nmax 41\noom 2\noom_kill 1\noom_group_kill 0\n").unwrap();
-    assert_eq!((e.high, e.max, e.oom, e.oom_kill), (Some(0), Some(41), Some(2), Some(1)));
-    let e = parse_memory_events(b"oom_kill_disable 0\nunder_oom 0\noom_kill 3\n").unwrap();
-    assert_eq!((e.oom, e.oom_kill), (None, Some(3)));
-}
-
-#[test]
-fn malformed_and_torn_are_errors_and_no_numbers() {
-    for bad in [&b"anon x\n"[..], b"anon 1\nfile 2", b"anon 1\nfi", b"anon -1\n"] {
-        assert!(parse_memory_stat(bad).is_err() && parse_memory_stat_v1(bad).is_err());
-        assert!(parse_memory_events(bad).is_err());
-    }
-}
-
-#[test]
 fn a_v2_job_with_everything() {
     let machine = Machine::new();
     v2(&machine);
