@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import threading
@@ -224,6 +225,24 @@ class Recordings(unittest.TestCase):
         self.assertTrue(err.endswith("\njobledger: no-such-command: No such file or directory (os error 2)\n"), err)
         process = self.record("--", "sh", "-c", "kill -TERM $$")
         self.assertEqual((process.wait(timeout=300), process.communicate()[1].count("nothing was recorded")), (128 + 15, 1))
+
+    def test_a_full_disk_and_a_limit_of_sizes_cost_the_command_nothing(self):
+        batch = len(re.sub("(?m)^.*\\b(bob|secret|load1)\\b.*\n", "", self.page.text()))
+        small, full = self.directory / "small", "No space left on device (os error 28)"
+        small.mkdir()
+        limits = {
+            f"mount -t tmpfs -o size={-(-5 * batch // 4096) * 4096} tmpfs {small} && ": full,
+            f"ulimit -f {5 * batch // 1024} && ": "File too large (os error 27)",
+        }
+        for limit, why in limits.items():
+            kept, file = self.directory / "kept.om", small / "jobledger-7-n1.om"
+            record = f"{self.program} record -i1 --exporter={self.url} --job=7 --output={file} -- sh -c 'sleep 12; exit 6'"
+            ran = subprocess.run(["unshare", "--mount", "bash", "-c", f"{limit} {record}; status=$?; cp {file} {kept}; exit $status"],
+                                 env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "SLURMD_NODENAME": "n1"}, capture_output=True, text=True)
+            self.assertEqual((ran.returncode, ran.stderr), (6, f"jobledger: {file}: {why}\n"))
+            self.assertGreaterEqual(self.batches(kept), 2)
+            self.assertEqual(self.promtool(kept).returncode, 0)
+            file.unlink(missing_ok=True)
 
     def test_a_signal_to_both_is_the_commands_to_answer(self):
         process = self.record("--", "sh", "-c", f"trap 'exit 5' TERM; touch {self.directory}/ready; while :; do sleep 0.1; done")

@@ -15,12 +15,17 @@ use crate::{Failure, Kind, arguments};
 
 /// A job that is not shown for so many batches in a row is over, or another node's.
 const MOST_WITHOUT: u32 = 12;
+/// signal(7): 31 on MIPS alone.
+const SIGXFSZ: i32 = 25;
 /// What a shell says of a command that it cannot start.
 const CANNOT_START: u8 = 127;
 
 /// Records until the job, the command or a signal ends it. The command goes before the recording: whatever becomes of that, it runs to its end,
 /// and its exit status is this program's.
 pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<ExitCode, Failure> {
+    let failed = |error: std::io::Error| Failure::other(error.to_string());
+    // A limit of file sizes (RLIMIT_FSIZE) is an error of write(2) then, and not the end of this process.
+    let _too_large = signal(SignalKind::from_raw(SIGXFSZ)).map_err(failed)?;
     let mut recording = Recording::open(options, node);
     if let Err(failure) = &recording {
         if options.command.is_empty() {
@@ -38,7 +43,6 @@ pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<
             return Ok(ExitCode::from(CANNOT_START));
         }
     };
-    let failed = |error: std::io::Error| Failure::other(error.to_string());
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let [Ok(terminate), Ok(interrupt), Ok(hangup)] = &mut signals else {
         return Err(signals

@@ -42,18 +42,26 @@ impl Recorder {
         let end = end_of_lines(&mut file).map_err(failed)?.ok_or_else(|| {
             Failure::usage(format!("{}: this is no recording: -o names another file", path.display()))
         })?;
-        let size = end + u64::try_from(EOF.len()).unwrap_or_default();
-        file.write_all_at(EOF, end).and_then(|()| file.set_len(size)).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file, end })
+        let recorder = Self { path: path.to_owned(), file, end };
+        recorder.finish().map_err(failed)?;
+        Ok(recorder)
     }
 
-    /// Adds a batch. After a failure the next one takes its place.
+    /// Writes the last line, and nothing is after it.
+    fn finish(&self) -> io::Result<()> {
+        self.file.write_all_at(EOF, self.end)?;
+        self.file.set_len(self.end + u64::try_from(EOF.len()).unwrap_or_default())
+    }
+
+    /// Adds a batch. What could not be written, such as on a full disk, is left out as a whole.
     pub fn add(&mut self, batch: &Batch) -> Result<(), Failure> {
         let mut bytes = batch.text.clone().into_bytes();
         bytes.extend_from_slice(EOF);
-        let written = self.file.write_all_at(&bytes, self.end);
-        let failed = |error: io::Error| Failure::other(format!("{}: {error}", self.path.display()));
-        written.map_err(failed)?;
+        if let Err(error) = self.file.write_all_at(&bytes, self.end) {
+            // There was room for it before.
+            let _ = self.finish();
+            return Err(Failure::other(format!("{}: {error}", self.path.display())));
+        }
         self.end += u64::try_from(batch.text.len()).unwrap_or(u64::MAX);
         Ok(())
     }
