@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from tools import Prometheus, Ran, free_ports, program, programs, running, scratch, wait_for
+from tools import Ran, program, programs, scratch, server_of_files, wait_for
 
 GIB = 1 << 30
 
@@ -74,27 +74,6 @@ def exporter(page):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/metrics"
         server.shutdown()
-
-
-@contextlib.contextmanager
-def server_of(*files):
-    """A Prometheus that has the samples of recordings, as promtool reads them."""
-    binary, promtool = programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))
-    with scratch("jobledger-recordings") as directory:
-        for file in files:
-            subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", file, directory / "data"], check=True, capture_output=True)
-        (directory / "config").write_text("global: {}\n")
-        (port,) = free_ports(1)
-        server = Prometheus(f"127.0.0.1:{port}")
-        with running([str(binary), f"--config.file={directory}/config", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={server.address}"],
-                     directory / "log"):
-
-            def answers():
-                with contextlib.suppress(OSError):
-                    return server.get("status/runtimeinfo")
-
-            wait_for("Prometheus", answers)
-            yield f"http://{server.address}"
 
 
 class Recordings(unittest.TestCase):
@@ -164,8 +143,8 @@ class Recordings(unittest.TestCase):
             (gpu,) = node["gpus"]
             self.assertAlmostEqual(gpu["values"]["gpu_busy_seconds"], 0.25 * ran, places=1)
             self.assertEqual((gpu["uuid"], gpu["model"]), ("GPU-a", "H100"))
-        with server_of(*files) as url:
-            online = self.run_it("report", "7", "--format=json", "--no-sacct", url=url).json()
+        with server_of_files(*files) as server:
+            online = self.run_it("report", "7", "--format=json", "--no-sacct", url=f"http://{server.address}").json()
         # A server knows how often it scrapes, and its bins are as long as its usual interval at least.
         for document in (offline, online):
             for key in ("curves", "quality", "advice"):

@@ -65,11 +65,20 @@ class Samples:
 @contextlib.contextmanager
 def server_of(samples):
     """A Prometheus that has these samples, and scrapes nothing."""
-    binary, promtool = programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))
     with scratch("jobledger-samples") as directory:
         (directory / "samples").write_text("\n".join(samples.lines()))
+        with server_of_files(directory / "samples") as server:
+            yield server
+
+
+@contextlib.contextmanager
+def server_of_files(*files):
+    """A Prometheus that has the samples of files of OpenMetrics, as promtool reads them, and scrapes nothing."""
+    binary, promtool = programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))
+    with scratch("jobledger-blocks") as directory:
+        for file in files:
+            subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", file, directory / "data"], check=True, capture_output=True)
         (directory / "config").write_text("global: {}\n")
-        subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", directory / "samples", directory / "data"], check=True, capture_output=True)
         (port,) = free_ports(1)
         server = Prometheus(f"127.0.0.1:{port}")
         with running([str(binary), f"--config.file={directory}/config", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={server.address}"],
