@@ -167,8 +167,11 @@ class Reports(unittest.TestCase):
                 offline = Ran(self.program, None, "report", "--format=json", "--recording", f"{directory}/{jobid}.om").json()
                 self.assertEqual(offline["job"]["identity"], online["job"]["identity"])
                 (recorded,) = offline["job"]["nodes"]
-                for key in ("start", "end", "hardware", "boards"):
+                for key in ("start", "end", "boards"):
                     self.assertEqual(recorded[key], node[key], f"{jobid}: {key}")
+                # A server knows nothing of a node before its first scrape.
+                self.assertIn(node["hardware"], (recorded["hardware"], dict.fromkeys(recorded["hardware"])), jobid)
+                self.assertTrue(all(recorded["hardware"].values()), recorded["hardware"])
                 # What a job has and no total is not shown of an ended one: a server has it from before.
                 for part, whole in zip([recorded, *recorded["gpus"]], [node, *node["gpus"]], strict=True):
                     self.assertLessEqual(part["values"].items(), whole["values"].items(), jobid)
