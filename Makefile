@@ -127,6 +127,7 @@ image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
 TESTED_CLI = target/tested/jobledger
 
 test-packages: build ## the packages made of the release exporter, the systemd unit and its drop-ins, the exporter's size and memory
+	$(CARGO) test $(TESTED) --no-run
 	$(CARGO) test $(TESTED) --test footprint release
 	mkdir -p $(dir $(TESTED_CLI)) && strip -o $(TESTED_CLI) target/debug/jobledger
 	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) JOBLEDGER_CLI=$(abspath $(TESTED_CLI)) $(ATTEMPTS) python tests/packaging

@@ -19,6 +19,7 @@ mod output;
 pub mod own_job;
 pub mod privacy;
 pub mod recording;
+mod series;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

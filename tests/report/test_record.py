@@ -263,6 +263,8 @@ class Recordings(unittest.TestCase):
         self.assertEqual(self.file.read_text(), "something else\n")
         ran = self.run_it("report", "--recording", self.file)
         self.assertEqual((ran.status, ran.err), (3, f"jobledger: {self.file}: no job is recorded there\n"))
+        ran = self.run_it("snapshot", "--exporter=ftp://localhost", "--job=7")
+        self.assertEqual((ran.status, ran.err), (2, "jobledger: --exporter=ftp://localhost: it begins with neither https:// nor http://\n"))
         ran = self.run_it("report", "--recording", "/nonexistent")
         self.assertEqual((ran.status, ran.err), (1, "jobledger: /nonexistent: No such file or directory (os error 2)\n"))
 

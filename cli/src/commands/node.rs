@@ -61,7 +61,10 @@ impl Node {
             timeout: TIMEOUT,
             ..Options::default()
         };
-        let client = Client::new(&asking)?;
+        let client = Client::new(&asking).map_err(|error| match error {
+            Error::Url(why) => Failure::usage(format!("--exporter={url}: {why}")),
+            error => error.into(),
+        })?;
         if chosen.is_none()
             && matches!(client.exposition().await, Err(Error::Unreachable { .. }))
             && let Ok(from) = own(&job, environment)

@@ -69,8 +69,11 @@ impl OwnJob {
         Ok(Self { name: name.to_owned(), identity, cgroup, files, buffer, start, affinity, last })
     }
 
-    /// What is known of the job and its node at a time, in Prometheus' text format.
+    /// What is known of the job and its node at a time, in Prometheus' text format; nothing once the job is over.
     pub fn page(&mut self, now: f64) -> Result<String, Failure> {
+        if self.cgroup.is_gone() {
+            return Ok(String::new());
+        }
         let id = place::number(&self.name).unwrap_or_default();
         let mut page = Page { text: String::new(), job: format!("jobid=\"{id}\"") };
         let mut labels = String::new();
@@ -433,6 +436,10 @@ mod tests {
         let page = own.page(own.start + 11.0).unwrap();
         let system = get(&page, r#"jobledger_job_cpu_seconds_total{jobid="1234",mode="system"}"#);
         assert_eq!(system.as_deref(), Some("1.000000"), "{page}");
+        for hierarchy in ["cpuacct", "cpuset", "memory"] {
+            std::fs::remove_dir_all(machine.path.join("cgroup").join(hierarchy).join(below)).unwrap();
+        }
+        assert_eq!(own.page(own.start + 12.0).unwrap(), "", "time that nobody held");
     }
 
     #[test]

@@ -4,17 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::line::{Line, escaped};
-
-/// What a report says of the node itself.
-const OF_NODES: [&str; 4] = [
-    "jobledger_node_cpus",
-    "jobledger_node_cores",
-    "jobledger_node_memory_total_bytes",
-    "jobledger_gpu_info",
-];
-const GPU_INFO: &str = "jobledger_job_gpu_info";
-const END: &str = "jobledger_job_end_time_seconds";
-const START: &str = "jobledger_job_start_time_seconds";
+use crate::series::{END, GPU_INFO, NODE_GPU_INFO, OF_NODES, START};
 
 /// What is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +47,7 @@ impl Selection {
         for (line, own) in &lines {
             let of_others = !own && line.label("jobid").is_some();
             let of_node = OF_NODES.contains(&line.name)
+                || line.name == NODE_GPU_INFO
                 || line.name.starts_with("jobledger_gpu_") && has_gpu(line)
                 || self.whole_node;
             if of_others || !(*own || of_node) {

@@ -65,11 +65,6 @@ impl Recorder {
         self.end += u64::try_from(batch.text.len()).unwrap_or(u64::MAX);
         Ok(())
     }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 /// Where the lines of samples end; `None` if this is another kind of file.
@@ -99,7 +94,7 @@ fn end_of_lines(file: &mut File) -> io::Result<Option<u64>> {
 /// Whether the last line is one of ours.
 fn is_ours(lines: &[u8]) -> bool {
     let last = lines.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or_default();
-    last.starts_with(OURS) || last.starts_with(b"#")
+    last.starts_with(OURS)
 }
 
 /// The name of a file: of a pattern, `%j` is the job and `%N` the node, as in the names of SLURM's output files.
@@ -169,7 +164,7 @@ mod tests {
     fn another_file_is_not_written_to() {
         let scratch = Scratch::new("recording");
         let path = scratch.path().join("a.om");
-        for other in ["#!/bin/sh\necho\n", "binary", "up 1\n", "\n"] {
+        for other in ["#!/bin/sh\necho\n", "#!/bin/sh\n# nothing\n", "binary", "up 1\n", "\n"] {
             std::fs::write(&path, other).unwrap();
             assert!(Recorder::open(&path).unwrap_err().says.contains("this is no recording"), "{other}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), other);

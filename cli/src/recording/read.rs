@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use prometheus_api::{Labels, Sample, Series};
 
 use super::line::Line;
-
-/// Its labels say who a job is.
-const INFO: &str = "jobledger_job_info";
+use crate::series::INFO;
 
 /// Recordings of one or several nodes.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,16 +7,15 @@ use job_report::metric::{self, Kind as MetricKind};
 use job_report::{Curves, Report, Thresholds};
 use prometheus_api::{Labels, Sample, Series};
 
-use super::identity::{Who, choose};
+use super::identity::{Who, choose, identity};
 use super::labels::ALL_LABELS;
-use super::measured::{END, GPU_INFO, GPUS, Measured, START, exporter, measured};
+use super::measured::{Measured, exporter, measured};
 use super::{Source, Wanted, WhichRun, endings, pick_run, round_step};
 use crate::job_id::JobId;
 use crate::recording::{Recorded, read};
+use crate::series::{END, GPU_INFO, GPUS, NODE_GPU_INFO, OF_NODES, START};
 use crate::{Failure, Kind};
 
-const OF_NODES: [&str; 3] =
-    ["jobledger_node_cpus", "jobledger_node_cores", "jobledger_node_memory_total_bytes"];
 /// Also where the recordings have no cluster.
 const CLUSTER: &str = "cluster";
 /// No job runs longer, in seconds: a start before that is none.
@@ -81,7 +80,7 @@ impl Recordings {
             .iter()
             .filter(|sample| {
                 let number = sample.labels.get("jobid").and_then(|number| number.parse().ok());
-                number.is_some_and(|number| id.is_of(number, &super::identity::identity(&sample.labels)))
+                number.is_some_and(|number| id.is_of(number, &identity(&sample.labels)))
             })
             .cloned()
             .collect();
@@ -149,14 +148,19 @@ impl OfJob<'_> {
         self.series.iter().copied().filter(move |series| series.labels.name() == Some(name))
     }
 
-    /// Adds what is known over the time of a run.
-    fn over_time(&self, measured: &mut Measured, wanted: &Wanted<'_>) {
+    /// Adds what is known over the time of a run, of which all samples are before a time: that of the next one's start.
+    fn over_time(&self, measured: &mut Measured, before: f64, wanted: &Wanted<'_>) {
         let start = measured.nodes.iter().map(|node| node.start).fold(f64::INFINITY, f64::min);
         let end = measured.nodes.iter().map(|node| node.seen_until).fold(start, f64::max).max(start + 1.0);
         // What is read at the end may come a little later, and an ended job is shown for a while.
         let during = |series: &&Series| Series {
             labels: series.labels.clone(),
-            points: series.points.iter().copied().filter(|(time, _)| *time >= start).collect(),
+            points: series
+                .points
+                .iter()
+                .copied()
+                .filter(|(time, _)| (start..before).contains(time))
+                .collect(),
         };
         let series: Vec<Series> = self.series.iter().map(during).collect();
         measured.add_held(&held(&series));
@@ -190,7 +194,7 @@ impl OfJob<'_> {
             let (Some(name), Some(node)) = (series.labels.name(), series.labels.get("instance")) else {
                 continue;
             };
-            if name == "jobledger_gpu_info" && series.labels.get("divided") != Some("true") {
+            if name == NODE_GPU_INFO && series.labels.get("divided") != Some("true") {
                 gpus.entry(node).or_default().extend(series.labels.get("uuid"));
             } else if OF_NODES.contains(&name) {
                 found.extend(series.points.last().map(|(_, value)| sample(&series.labels, *value)));
@@ -258,13 +262,13 @@ impl Source for Recordings {
             // A start after the time of its sample is none.
             let Some(last) = measured.runs().pop().filter(|last| last.start < before) else { break };
             measured.keep(&last.nodes);
-            runs.push(measured);
+            runs.push((measured, before));
             before = last.start;
         }
         runs.reverse();
         let count = runs.len();
-        let (run, mut measured) = pick_run(wanted, runs)?;
-        job.over_time(&mut measured, wanted);
+        let (run, (mut measured, before)) = pick_run(wanted, runs)?;
+        job.over_time(&mut measured, before, wanted);
         let mut notes = Vec::new();
         if count > 1 && wanted.run == WhichRun::Last {
             notes.push(format!(
@@ -357,7 +361,15 @@ mod tests {
 
     #[tokio::test]
     async fn runs_are_told_apart() {
-        let text = recording("n1", 1150, true);
+        let end = "jobledger_job_exit_code{jobid=\"7\",instance=\"n1\"} 3 1150\n\
+                   jobledger_job_state_info{jobid=\"7\",state=\"FAILED\",instance=\"n1\"} 1 1150\n\
+                   jobledger_job_end_time_seconds{jobid=\"7\",instance=\"n1\"} 1150 1150\n";
+        let text = recording("n1", 1150, true) + end;
+        // Memory grows with time, and the exit code is the second run's.
+        let first = report(&[&text], WhichRun::Number(1), 1e6).await.unwrap().job;
+        assert_eq!((first.nodes[0].memory_held_bytes, first.ended), (Some(1096.0), None));
+        let last = report(&[&text], WhichRun::Last, 1e6).await.unwrap().job;
+        assert_eq!((last.nodes[0].memory_held_bytes, last.ended.unwrap().exit_code), (Some(1151.0), Some(3)));
         let cpu = async |run| {
             let report = report(&[&text], run, 1e6).await?;
             let node = &report.job.nodes[0];

@@ -7,13 +7,8 @@ use job_report::{Gpu, Hardware, Metric, Node};
 use prometheus_api::{Labels, Sample};
 
 use super::Measured;
+use crate::series::{END, GPU_INFO, GPUS, START};
 use crate::text::harmless;
-
-pub(in crate::source) const START: &str = "jobledger_job_start_time_seconds";
-pub(in crate::source) const END: &str = "jobledger_job_end_time_seconds";
-pub(in crate::source) const INFO: &str = "jobledger_job_info";
-pub(in crate::source) const GPU_INFO: &str = "jobledger_job_gpu_info";
-pub(in crate::source) const GPUS: &str = "jobledger_job_gpus";
 
 /// Puts samples together: the last ones of a job, what says that it runs, and its GPUs. A sample without a name is how often its start changed.
 pub(in crate::source) fn measured(values: &[Sample], others: &[Sample]) -> Measured {

@@ -12,7 +12,7 @@ use crate::text::harmless;
 
 #[cfg(test)]
 pub(in crate::source) use building::tests::sample;
-pub(in crate::source) use building::{END, GPU_INFO, GPUS, INFO, START, exporter, measured, metrics_of};
+pub(in crate::source) use building::{exporter, measured, metrics_of};
 
 /// A job at a time, as its nodes show it.
 #[derive(Debug, Clone, Default)]

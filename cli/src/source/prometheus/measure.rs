@@ -9,7 +9,8 @@ use prometheus_api::Sample;
 use super::Prometheus;
 use super::selector::{named, range};
 use crate::Failure;
-use crate::source::measured::{self, END, GPU_INFO, GPUS, INFO, Measured, START};
+use crate::series::{END, GPU_INFO, GPUS, INFO, START};
+use crate::source::measured::{self, Measured};
 
 /// What was answered of some jobs.
 #[derive(Debug, Default)]

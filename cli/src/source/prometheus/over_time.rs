@@ -7,6 +7,7 @@ use prometheus_api::Range;
 use super::selector::{any_of, matcher, named, range};
 use super::{Prometheus, Wanted};
 use crate::Failure;
+use crate::series::OF_NODES;
 use crate::source::measured::Measured;
 use crate::source::{endings, round_step};
 
@@ -112,10 +113,7 @@ impl Prometheus {
 
     /// What these nodes are, and the grams of CO2 of a kilowatt hour.
     pub(super) fn hardware(&self, exporters: &[(String, String)], range: String) -> String {
-        let names = any_of(
-            "__name__",
-            ["jobledger_node_cpus", "jobledger_node_cores", "jobledger_node_memory_total_bytes"],
-        );
+        let names = any_of("__name__", OF_NODES);
         let hosts = any_of("instance", exporters.iter().map(|(instance, _)| instance.as_str()));
         let nodes = match exporters.len() <= MOST_HOSTS {
             true => self.scope.selector(&[&names, &hosts]),
