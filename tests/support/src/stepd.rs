@@ -141,7 +141,7 @@ impl Drop for RunningStep {
 pub struct Record {
     /// The tasks and all they waited for, by getrusage.
     pub tasks_usec: u64,
-    /// The daemon itself, by getrusage.
+    /// The daemon itself while it is in the job's group, by getrusage. What it spends before and after is no job's.
     pub daemon_usec: u64,
     /// What the job's group had counted when the daemon was about to remove it; `None` if other steps still ran.
     pub job_usec: Option<u64>,
@@ -212,8 +212,13 @@ fn run_step(spec: &str) {
         .collect();
     places.sort_by_key(|place| place.removed);
     let me = std::process::id();
+    let usage = |who| usec(&getrusage(who).expect("getrusage"));
+    let mut entered = 0;
     for place in &places {
         attach(&place.daemon, me).unwrap_or_else(|e| panic!("{}: {e}", place.daemon.display()));
+        if place.accounts {
+            entered = usage(UsageWho::RUSAGE_SELF);
+        }
     }
     for task in 0..tasks {
         let groups: Vec<String> =
@@ -225,9 +230,12 @@ fn run_step(spec: &str) {
     // Everybody, adopted orphans too.
     while wait().is_ok() {}
     std::thread::sleep(linger);
-    let mut job_usec = None;
+    let (mut job_usec, mut daemon) = (None, 0);
     for place in &places {
         attach(&place.exile, me).unwrap_or_else(|e| panic!("{}: {e}", place.exile.display()));
+        if place.accounts {
+            daemon = usage(UsageWho::RUSAGE_SELF) - entered;
+        }
         for dir in &place.own {
             remove(dir);
         }
@@ -239,9 +247,8 @@ fn run_step(spec: &str) {
             }
         }
     }
-    let usage = |who| usec(&getrusage(who).expect("getrusage"));
     let job = job_usec.map_or_else(|| "-".to_owned(), |u| u.to_string());
-    let text = format!("{} {} {job}\n", usage(UsageWho::RUSAGE_CHILDREN), usage(UsageWho::RUSAGE_SELF));
+    let text = format!("{} {daemon} {job}\n", usage(UsageWho::RUSAGE_CHILDREN));
     fs::write(&record, text).unwrap_or_else(|e| panic!("{}: {e}", record.display()));
 }
 
