@@ -415,6 +415,10 @@ pub enum ExportBy {
     Gpu,
     /// The job
     Job,
+    /// A step on a node, where the exporter publishes steps
+    Step,
+    /// A task of a step, where the exporter publishes tasks
+    Task,
 }
 
 /// `jobledger array`

@@ -20,6 +20,7 @@ pub mod own_job;
 pub mod privacy;
 pub mod recording;
 mod series;
+mod slurm_command;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,6 +1,6 @@
 """`jobledger digest` and `jobledger idle-gpus` beside jobs whose waste is known: their samples are in a real Prometheus, their mails go to a real server.
 
-squeue and scancel are scripts. Needs Prometheus and python3-venv; aiosmtpd comes from PyPI.
+squeue, scancel and sacctmgr are scripts. Needs Prometheus and python3-venv; aiosmtpd comes from PyPI.
 """
 
 import datetime
@@ -102,6 +102,26 @@ class Digests(unittest.TestCase):
         ran = self.run_it("--dry-run")
         self.assertEqual(ran.status, 7, "the user without a name")
         self.assertEqual(ran.out.count("To: "), 5)
+
+    def test_coordinators_of_slurm_get_the_tables_of_accounts_that_the_file_does_not_name(self):
+        sacctmgr = self.directory / "sacctmgr"
+        policies = POLICIES.replace("[summary]\n", f'[summary]\ncoordinators_of_slurm = true\nsacctmgr = "{sacctmgr}"\n')
+        sacctmgr.write_text("#!/bin/sh\necho \"$*\" > $0.arguments\nprintf 'root|\\nphysics|frank,alice\\nbio|gina\\nother|1008\\n'\n")
+        sacctmgr.chmod(0o755)
+        ran = self.run_it("--dry-run", policies=policies)
+        self.assertEqual(ran.status, 7, "the user without a name")
+        tables = [part.split("\n")[:2] for part in ("\n" + ran.out).split("\nTo: ") if "Subject: What jobs" in part]
+        self.assertEqual(tables, [
+            ["hpc@example.org", "Subject: What jobs had and did not use"],
+            ["prof@example.org", "Subject: What jobs of account bio had and did not use"],
+            ["frank@example.org, alice@elsewhere.example.org", "Subject: What jobs of account physics had and did not use"]])
+        self.assertEqual((self.directory / "sacctmgr.arguments").read_text(),
+                         "--readonly --noheader --parsable2 show account withcoord format=account,coordinators\n")
+        sacctmgr.write_text("#!/bin/sh\necho 'sacctmgr: error: no connection' >&2\nexit 1\n")
+        with Sink("plain") as sink:
+            ran = self.run_it("--send", port=sink.port, policies=policies)
+        self.assertEqual((ran.status, ran.out, self.lines()), (1, "", []), "nothing is sent")
+        self.assertIn("/sacctmgr: no connection\n", ran.err)
 
     def test_each_user_gets_one_mail_and_staff_the_tables(self):
         with Sink("plain") as sink:
@@ -301,7 +321,7 @@ class IdleGpus(unittest.TestCase):
         self.slurm([("201", "201", "alice", "RUNNING", START)], status=1)
         ran = self.run_it("--send", "--only=alice")
         self.assertEqual(ran.status, 7)
-        self.assertIn("scancel: error: Access denied\n", ran.err)
+        self.assertIn("/scancel: Access denied\n", ran.err)
         self.assertEqual([line["action"] for line in self.lines()], ["mail", "mail", "cancel", "cancel_failed"])
         self.run_it("--send", "--only=alice")
         self.assertEqual(len(self.called("scancel")), 1)

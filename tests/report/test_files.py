@@ -101,6 +101,14 @@ class Csv(Files):
                     for key in ("node", "gpu", "metric", "unit"):
                         self.assertFalse(row.get(key, "").startswith(("=", "+", "-", "@", "\t", "\r")), (path, row))
 
+    def test_rows_of_tasks_are_those_of_their_time(self):
+        frame = pandas.read_csv(files / "wide-task.csv", parse_dates=["time"])
+        self.assertEqual(list(frame.columns), ["time", "node", "step", "task", "cpu_seconds_per_second", "memory_used_bytes"])
+        self.assertEqual([time.to_pydatetime() for time in frame["time"][:3]], ENDS[1:4])
+        # What each task used, by minute.
+        used = frame.groupby("task")["cpu_seconds_per_second"].sum() * 60
+        self.assertEqual({task: round(seconds, 9) for task, seconds in used.items()}, {0: 100, 1: 35, 2: 147})
+
     def test_long_pivoted_is_wide(self):
         long = pandas.read_csv(files / "long-job.csv", parse_dates=["time"])
         wide = pandas.read_csv(files / "wide-job.csv", parse_dates=["time"]).set_index("time")
@@ -161,7 +169,7 @@ class Parquet(Files):
 
     def test_parquet_has_what_csv_has(self):
         for layout in ("wide", "long"):
-            for by in ("node", "gpu", "job"):
+            for by in ("node", "gpu", "job", "step", "task"):
                 a = parquet.read_table(files / f"{layout}-{by}.parquet").to_pylist()
                 with open(files / f"{layout}-{by}.csv", newline="") as file:
                     b = list(csv.DictReader(file))

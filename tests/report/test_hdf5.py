@@ -4,6 +4,7 @@ What they should find is computed here from report.json, which crates/job-files/
 python3-venv, hdf5-tools and slurm-wlm-hdf5-plugin; h5py comes from PyPI.
 """
 
+import collections
 import csv
 import json
 import math
@@ -42,7 +43,8 @@ def setUpModule():
     directory = tempfile.TemporaryDirectory()
     unittest.addModuleCleanup(directory.cleanup)
     files = Path(directory.name)
-    subprocess.run([example("write_hdf5"), files], cwd=ROOT, check=True)
+    for writes in ("write_sample", "write_hdf5"):
+        subprocess.run([example(writes), files], cwd=ROOT, check=True)
     # All that sh5util needs of SLURM: no daemon runs.
     (files / "slurm.conf").write_text("ClusterName=c\nSlurmctldHost=localhost\nAcctGatherProfileType=acct_gather_profile/hdf5\n")
     (files / "acct_gather.conf").write_text(f"ProfileHDF5Dir={files}\n")
@@ -279,9 +281,41 @@ class Slurm(unittest.TestCase):
                         self.assertTrue(math.isclose(found, value, rel_tol=1e-9, abs_tol=1e-6), (series, folder, name, member, found, value))
 
 
+class Steps(unittest.TestCase):
+    """Files of a job whose steps and tasks are known (crates/job-files/src/sample.rs)."""
+
+    def extract(self, series):
+        done = subprocess.run(["sh5util", "-j", "12345", "-i", files / "steps-slurm.h5", "-E", "-l", "Node:TimeSeries", "-s", series, "-o", files / "steps.csv"],
+                              cwd=files, capture_output=True, text=True, env={**os.environ, "SLURM_CONF": str(files / "slurm.conf")}, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("error", done.stderr)
+        with open(files / "steps.csv", newline="") as lines:
+            return list(csv.DictReader(lines))
+
+    def test_sh5util_finds_the_tasks_of_each_step(self):
+        used = {}
+        for row in self.extract("Tasks"):
+            key = row["Step"], row["Node"].startswith("b01"), row["Series"]
+            used[key] = used.get(key, 0) + float(row["CPUTime"])
+        self.assertEqual(used, {("0", True, "0"): 100, ("0", True, "1"): 35, ("0", False, "2"): 147, ("batch", True, "0"): 0})
+
+    def test_sh5util_finds_the_power_of_nodes_while_a_step_ran(self):
+        rows = self.extract("Energy")
+        samples = collections.Counter((row["Step"], row["Node"].startswith("b01")) for row in rows)
+        self.assertEqual(samples, {("batch", True): 5, ("0", True): 3, ("0", False): 3})
+        self.assertEqual({row["Power"] for row in rows}, {"100"})
+
+    def test_h5py_reads_rows_of_parts(self):
+        with h5py.File(files / "steps.h5") as file:
+            parts = [(int(row["node"]), row["step"].decode(), row["task"].decode()) for row in file["parts"]]
+            self.assertEqual(parts, [(0, "batch", ""), (0, "0", ""), (0, "0", "0"), (0, "0", "1"), (1, "0", ""), (1, "0", "2")])
+            self.assertEqual(gaps(file["part/cpu_seconds"][1]), [None, 0.25, 1.5, 0.5, None])
+            self.assertEqual(file["part/cpu_seconds"].attrs["dimensions"], b"part, time")
+
+
 class Dump(unittest.TestCase):
-    def test_hdf5s_own_tool_reads_all_of_both_files(self):
-        for name in ("jobledger.h5", "slurm.h5"):
+    def test_hdf5s_own_tool_reads_all_of_the_files(self):
+        for name in ("jobledger.h5", "slurm.h5", "steps.h5", "steps-slurm.h5"):
             done = subprocess.run(["h5dump", files / name], capture_output=True, check=False)
             self.assertEqual((done.returncode, done.stderr), (0, b""), name)
 

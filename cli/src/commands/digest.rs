@@ -8,20 +8,22 @@ use job_report::Report;
 
 use super::surroundings::{Surroundings, warn};
 use crate::arguments;
-use crate::digest::calendar;
 use crate::digest::findings::{self, Finding, User};
 use crate::digest::history::{Action, Entry, History};
 use crate::digest::letters::{Period, Templates};
 use crate::digest::policies::Policies;
 use crate::digest::summary::{self, Due, Looked};
+use crate::digest::{calendar, coordinators};
 use crate::mail::{Letter, Mailer};
 use crate::source::prometheus::Selection;
-use crate::{Failure, Kind, output};
+use crate::{Failure, Kind, output, slurm_command};
+
+/// Addresses with commas between them, or why there is none.
+pub(super) type Addresses = Result<String, Failure>;
 
 /// A mail, and what is written down once it was sent.
 pub(super) struct Outgoing {
-    /// Addresses with commas between them, or why there is none.
-    pub(super) to: Result<String, Failure>,
+    pub(super) to: Addresses,
     pub(super) letter: Letter,
     pub(super) entries: Vec<Entry>,
 }
@@ -70,7 +72,8 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     }
     check_number(mails.len(), &policies)?;
     if options.only.is_none() {
-        mails.extend(summaries(&policies, &found, &period, looked));
+        let coordinators = coordinators(&policies).await?;
+        mails.extend(summaries(&policies.summary.staff, &coordinators, &found, &period, looked));
     }
     hand_over(&mails, options.send, &mut history, here)
 }
@@ -167,21 +170,40 @@ pub(super) fn check_number(mails: usize, policies: &Policies) -> Result<(), Fail
     )))
 }
 
+/// Addresses of the coordinators of each account: those of the file, and for other accounts SLURM's.
+async fn coordinators(policies: &Policies) -> Result<BTreeMap<String, Addresses>, Failure> {
+    let summary = &policies.summary;
+    let mut found = BTreeMap::new();
+    if summary.coordinators_of_slurm {
+        let program = summary.sacctmgr.as_os_str();
+        let answer = slurm_command::ask(program, &coordinators::QUESTION, slurm_command::PATIENCE).await;
+        for (account, users) in
+            coordinators::parse(&answer.map_err(|error| Failure::other(error.to_string()))?)
+        {
+            let addresses: Result<Vec<_>, _> = users.iter().map(|user| address(policies, user)).collect();
+            found.insert(account, addresses.map(|addresses| addresses.join(", ")));
+        }
+    }
+    let of_file = summary.coordinators.iter();
+    found.extend(of_file.map(|(account, addresses)| (account.clone(), Ok(addresses.join(", ")))));
+    Ok(found)
+}
+
 fn summaries(
-    policies: &Policies,
+    staff: &[String],
+    coordinators: &BTreeMap<String, Addresses>,
     found: &[(Finding<'_>, Due)],
     period: &Period,
     looked: Looked,
 ) -> Vec<Outgoing> {
-    let to = |addresses: &[String]| addresses.join(", ");
-    let staff = (None, to(&policies.summary.staff));
-    let coordinators =
-        policies.summary.coordinators.iter().map(|(account, who)| (Some(account.as_str()), to(who)));
-    let page = |(account, to): (Option<&str>, String)| {
+    let staff = (None, Ok(staff.join(", ")));
+    let coordinators = coordinators.iter().map(|(account, to)| (Some(account.as_str()), to.clone()));
+    let page = |(account, to): (Option<&str>, Addresses)| {
         let text = summary::page(found, account, period, looked)?;
         let whose = account.map(|account| format!(" of account {account}")).unwrap_or_default();
         let letter = Letter { subject: format!("What jobs{whose} had and did not use"), text };
-        (!to.is_empty()).then_some(Outgoing { to: Ok(to), letter, entries: Vec::new() })
+        let has_reader = to.as_ref().map_or(true, |to| !to.is_empty());
+        has_reader.then_some(Outgoing { to, letter, entries: Vec::new() })
     };
     std::iter::once(staff).chain(coordinators).filter_map(page).collect()
 }

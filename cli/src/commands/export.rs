@@ -12,7 +12,7 @@ use super::surroundings::Surroundings;
 use crate::arguments::{self, ExportBy, ExportLayout};
 use crate::job_id::JobId;
 use crate::source::recordings::Recordings;
-use crate::source::{Source, Wanted, WhichRun};
+use crate::source::{Parts, Source, Wanted, WhichRun};
 use crate::text::is_like;
 use crate::{Failure, Kind};
 
@@ -69,12 +69,15 @@ async fn exported<S: Source>(
     fits(format, options)?;
     let metrics = chosen(&options.metrics)?;
     let key = options.anonymize.as_deref().map(read_key).transpose()?;
+    let is_table = matches!(format, Format::Csv | Format::Parquet);
+    let has_parts = !is_table || matches!(options.by, ExportBy::Step | ExportBy::Task);
     let wanted = Wanted {
         id,
         run: options.run.map_or(WhichRun::Last, WhichRun::Number),
         bins: usize::MAX,
         step: options.step.map(f64::from).or(step),
         curves: &metrics,
+        parts: if has_parts { Parts::Curves } else { Parts::None },
     };
     let mut report = surroundings.report(&wanted).await?;
     let incomplete = report.is_incomplete();
@@ -156,6 +159,8 @@ fn write(
                 ExportBy::Node => table::By::Node,
                 ExportBy::Gpu => table::By::Gpu,
                 ExportBy::Job => table::By::Job,
+                ExportBy::Step => table::By::Step,
+                ExportBy::Task => table::By::Task,
             };
             let layout =
                 if layout == Some(ExportLayout::Long) { table::Layout::Long } else { table::Layout::Wide };

@@ -2,12 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use job_report::Report;
-use tokio::process::Command;
 
 use super::digest::{self, Outgoing};
 use super::surroundings::{Surroundings, now, warn};
@@ -19,11 +16,8 @@ use crate::digest::which::Which;
 use crate::formats::table::{self, Head};
 use crate::job_id::shown;
 use crate::source::prometheus::JobGpus;
-use crate::text::harmless;
-use crate::{Failure, Kind, output};
+use crate::{Failure, Kind, output, slurm_command};
 
-/// How long a command of SLURM may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Seconds since the time that is looked at.
 const MOST_AGE: f64 = 60.0;
 /// Nodes start a job within seconds of each other.
@@ -260,23 +254,6 @@ async fn confirmed(job: &Idle<'_>, squeue: &Path) -> Result<String, Failure> {
 
 /// What a command of SLURM answers.
 async fn ask(program: &Path, arguments: &[&str]) -> Result<String, Failure> {
-    let failed = |why: String| Failure::other(format!("{}: {why}", program.display()));
-    let child = Command::new(program)
-        .args(arguments)
-        .env("SLURM_TIME_FORMAT", "%s")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let answer = tokio::time::timeout(PATIENCE, child)
-        .await
-        .map_err(|_| failed(format!("no answer in {} s", PATIENCE.as_secs())))?
-        .map_err(|error| failed(error.to_string()))?;
-    if answer.status.success() {
-        return Ok(String::from_utf8_lossy(&answer.stdout).into_owned());
-    }
-    let says = String::from_utf8_lossy(&answer.stderr);
-    Err(failed(match says.lines().next() {
-        Some(line) => harmless(line),
-        None => answer.status.to_string(),
-    }))
+    let answer = slurm_command::ask(program.as_os_str(), arguments, slurm_command::PATIENCE).await;
+    answer.map_err(|error| Failure::other(error.to_string()))
 }

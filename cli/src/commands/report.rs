@@ -15,7 +15,7 @@ use crate::formats::{html, jobstats, markdown, seff, text};
 use crate::job_id::JobId;
 use crate::source::prometheus::{OF_PAGES, OF_REPORTS};
 use crate::source::recordings::Recordings;
-use crate::source::{Wanted, WhichRun};
+use crate::source::{Parts, Wanted, WhichRun};
 use crate::{Failure, Kind, output};
 
 /// Bins of the curves of a report in words: more than a terminal has columns.
@@ -98,12 +98,13 @@ fn this_job(environment: &Environment) -> Result<JobId, Failure> {
 fn of_format<'a>(id: &'a JobId, options: &arguments::Report, format: Format) -> Wanted<'a> {
     let run = options.run.map_or(WhichRun::Last, WhichRun::Number);
     let (bins, curves) = if format.is_whole_file() { (PAGE_BINS, OF_PAGES) } else { (BINS, OF_REPORTS) };
-    Wanted { run, bins, curves, ..wanted(id) }
+    let parts = if format.is_whole_file() || format == Format::Json { Parts::Totals } else { Parts::None };
+    Wanted { run, bins, curves, parts, ..wanted(id) }
 }
 
 /// What a report in words is made of.
 pub(super) fn wanted(id: &JobId) -> Wanted<'_> {
-    Wanted { id, run: WhichRun::Last, bins: BINS, step: None, curves: OF_REPORTS }
+    Wanted { id, run: WhichRun::Last, bins: BINS, step: None, curves: OF_REPORTS, parts: Parts::None }
 }
 
 /// A report in words.

@@ -4,6 +4,7 @@
 
 pub mod bounds;
 pub mod calendar;
+pub mod coordinators;
 pub mod findings;
 pub mod history;
 pub mod idle_gpus;

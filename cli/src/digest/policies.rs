@@ -99,13 +99,28 @@ impl Default for Mails {
 }
 
 /// Who gets tables of all.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Summary {
     /// Of all accounts.
     pub staff: Vec<String>,
     /// Of an account, by its name.
     pub coordinators: BTreeMap<String, Vec<String>>,
+    /// Whether SLURM's coordinators of other accounts get them, too.
+    pub coordinators_of_slurm: bool,
+    /// SLURM's command.
+    pub sacctmgr: PathBuf,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            staff: Vec::new(),
+            coordinators: BTreeMap::new(),
+            coordinators_of_slurm: false,
+            sacctmgr: "sacctmgr".into(),
+        }
+    }
 }
 
 /// What is waste, and when its owner gets a mail.

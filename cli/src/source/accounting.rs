@@ -3,13 +3,11 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use job_report::{Ended, Job, Origin};
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::Command;
 
+use crate::slurm_command;
 use crate::text::harmless;
 
 /// The command that is asked.
@@ -74,9 +72,6 @@ const FIELDS: [&str; 14] = [
     "jobname",
 ];
 
-/// Longer answers are no job's: an element of an array is asked for by its index.
-const MOST_BYTES: u64 = 16 << 20;
-
 impl Sacct {
     /// The one that the configuration means; `None` if none is to be asked.
     pub fn configured(setting: Option<&str>) -> Option<Self> {
@@ -95,52 +90,26 @@ impl Sacct {
         // No name of a job can have been made to contain this.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let delimiter = format!("|{now:x}|");
-        match tokio::time::timeout(self.timeout, self.ask(job, &delimiter)).await {
-            Ok(Ok(bytes)) => Ok(parse(&bytes, &delimiter)),
-            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound && !self.named => Ok(Vec::new()),
-            Ok(Err(error)) => Err(format!("SLURM's accounting was not asked: {error}.")),
-            Err(_) => Err(format!("SLURM's accounting gave no answer in {} s.", self.timeout.as_secs_f64())),
+        let arguments = [
+            "--parsable",
+            "--allocations",
+            "--noheader",
+            "--duplicates",
+            &format!("--delimiter={delimiter}"),
+            &format!("--format={}", FIELDS.join(",")),
+            &format!("--jobs={job}"),
+        ];
+        match slurm_command::ask(&self.program, &arguments, self.timeout).await {
+            Ok(text) => Ok(parse(&text, &delimiter)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Ok(Vec::new()),
+            Err(error) => Err(format!("SLURM's accounting is not known: {error}.")),
         }
     }
-
-    async fn ask(&self, job: &str, delimiter: &str) -> io::Result<Vec<u8>> {
-        let mut child = Command::new(&self.program)
-            .args(["--parsable", "--allocations", "--noheader", "--duplicates"])
-            .arg(format!("--delimiter={delimiter}"))
-            .arg(format!("--format={}", FIELDS.join(",")))
-            .arg(format!("--jobs={job}"))
-            .env("SLURM_TIME_FORMAT", "%s")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.program.display())))?;
-        let (out, error) =
-            tokio::try_join!(read(child.stdout.take(), MOST_BYTES), read(child.stderr.take(), 4096))?;
-        let status = child.wait().await?;
-        if status.success() {
-            return Ok(out);
-        }
-        let says = String::from_utf8_lossy(&error);
-        let says = says.lines().next().unwrap_or_default().trim_start_matches("sacct: error: ");
-        Err(io::Error::other(if says.is_empty() { status.to_string() } else { harmless(says) }))
-    }
-}
-
-/// What comes, up to so many bytes. More is not waited for: the pipe is closed.
-async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if let Some(from) = from {
-        from.take(most).read_to_end(&mut bytes).await?;
-    }
-    Ok(bytes)
 }
 
 /// Reads `sacct --parsable` of [`FIELDS`]: each run ends with the delimiter and a line break, so that a name may hold line breaks. What is no run is
 /// left out.
-pub fn parse(bytes: &[u8], delimiter: &str) -> Vec<Record> {
-    let text = String::from_utf8_lossy(bytes);
+pub fn parse(text: &str, delimiter: &str) -> Vec<Record> {
     text.split(&format!("{delimiter}\n")).filter_map(|line| record(line, delimiter)).collect()
 }
 

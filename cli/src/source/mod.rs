@@ -37,6 +37,19 @@ pub struct Wanted<'a> {
     pub step: Option<f64>,
     /// The metrics that have curves.
     pub curves: &'a [&'static Metric],
+    /// What is wanted of steps and tasks.
+    pub parts: Parts,
+}
+
+/// What is wanted of steps and tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parts {
+    /// Nothing.
+    None,
+    /// Totals.
+    Totals,
+    /// Totals, and the curves that the job has.
+    Curves,
 }
 
 /// What gives reports: a server of time series, or one day a service that gives each user the reports of their own jobs. Access control is the

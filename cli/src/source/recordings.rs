@@ -10,7 +10,7 @@ use prometheus_api::{Labels, Sample, Series};
 use super::identity::{Who, choose, identity};
 use super::labels::ALL_LABELS;
 use super::measured::{Measured, exporter, measured};
-use super::{Source, Wanted, WhichRun, endings, pick_run, round_step};
+use super::{Parts, Source, Wanted, WhichRun, endings, pick_run, round_step};
 use crate::job_id::JobId;
 use crate::recording::{Recorded, read};
 use crate::series::{END, GPU_INFO, GPUS, NODE_GPU_INFO, OF_NODES, START};
@@ -178,6 +178,11 @@ impl OfJob<'_> {
         // As a server counts them: in five minutes.
         scrapes.extend(interval.map(|interval| sample(&Labels::default(), 300.0 / interval)));
         measured.add_coverage(&scrapes);
+        if wanted.parts != Parts::None {
+            let last =
+                |series: &Series| series.points.last().map(|(_, value)| sample(&series.labels, *value));
+            measured.add_parts(&series.iter().filter_map(last).collect::<Vec<_>>());
+        }
         if wanted.curves.is_empty() || wanted.bins == 0 {
             return;
         }
@@ -312,7 +317,9 @@ mod tests {
         let recordings = Recordings::new(texts.iter().copied(), THRESHOLDS.clone(), now);
         let id = recordings.job()?;
         let curves = [&metric::CPU_SECONDS];
-        recordings.report(&Wanted { id: &id, run, bins: 100, step: None, curves: &curves }).await
+        recordings
+            .report(&Wanted { id: &id, run, bins: 100, step: None, curves: &curves, parts: Parts::Curves })
+            .await
     }
 
     #[tokio::test]

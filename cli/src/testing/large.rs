@@ -79,7 +79,13 @@ fn measure(of: Level, place: (usize, Option<usize>), curves: &mut Curves) -> job
             Kind::Gauge => {}
         }
         if metric.kind != Kind::Last {
-            curves.curves.push(Curve { metric, node: Some(place.0), gpu: place.1, values: points });
+            curves.curves.push(Curve {
+                metric,
+                node: Some(place.0),
+                gpu: place.1,
+                part: None,
+                values: points,
+            });
         }
     }
     values(&totals)
@@ -115,6 +121,7 @@ pub fn large(nodes: usize, gpus: usize) -> Job {
             .map(|index| gpu(index, measure(Level::Gpu, (at, Some(index)), &mut curves)))
             .collect(),
         boards: Vec::new(),
+        parts: Vec::new(),
         coverage: Some(0.998),
     };
     let nodes: Vec<Node> = (0..nodes).map(node).collect();

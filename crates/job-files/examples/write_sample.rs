@@ -5,7 +5,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use job_files::table::{By, Layout, Table};
-use job_files::{anonymize, atomic, clustercockpit, csv, json, parquet, supremm};
+use job_files::{anonymize, atomic, clustercockpit, csv, hdf5, json, parquet, supremm};
 use job_report::{Report, Thresholds};
 
 #[path = "../src/sample.rs"]
@@ -22,6 +22,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             atomic::write(&file("csv"), |out| csv::write(&table, layout, out))?;
             atomic::write(&file("parquet"), |out| parquet::write(&job, &table, layout, out))?;
         }
+    }
+    let steps = sample::with_steps();
+    for by in [By::Step, By::Task] {
+        let table = Table::new(&steps, by).ok_or("the sample has curves")?;
+        for layout in [Layout::Wide, Layout::Long] {
+            let file = |format| to.join(format!("{}-{}.{format}", layout.word(), by.word()));
+            atomic::write(&file("csv"), |out| csv::write(&table, layout, out))?;
+            atomic::write(&file("parquet"), |out| parquet::write(&steps, &table, layout, out))?;
+        }
+    }
+    let report = Report::new(steps, &Thresholds::shipped()?, Vec::new());
+    for (layout, name) in [(hdf5::Layout::Jobledger, "steps.h5"), (hdf5::Layout::Slurm, "steps-slurm.h5")] {
+        let about = hdf5::About { source: None, generated: sample::START };
+        atomic::write(&to.join(name), |out| hdf5::write(report.clone(), &about, layout, out))?;
     }
     let options = clustercockpit::Options { sub_cluster: "a100".to_owned(), exclusive: Some(1), force: true };
     clustercockpit::write(&job, &options, &to.join("archive"))?;

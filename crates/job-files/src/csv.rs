@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::Write;
 
 use crate::Error;
-use crate::table::{By, Layout, Table, name, rfc3339, unit};
+use crate::table::{Layout, Table, name, rfc3339, unit};
 
 /// Writes a table.
 pub fn write(table: &Table<'_>, layout: Layout, to: impl Write) -> Result<(), Error> {
@@ -12,13 +12,9 @@ pub fn write(table: &Table<'_>, layout: Layout, to: impl Write) -> Result<(), Er
         Out { csv: ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(to) };
     let names: Vec<String> = table.metrics.iter().map(|metric| name(metric)).collect();
     let units: Vec<String> = table.metrics.iter().map(|metric| unit(metric)).collect();
-    let keys: &[&str] = match table.by {
-        By::Node => &["time", "node"],
-        By::Gpu => &["time", "node", "gpu"],
-        By::Job => &["time"],
-    };
-    for name in keys {
-        out.csv.write_field(name)?;
+    out.csv.write_field("time")?;
+    for key in table.by.keys() {
+        out.csv.write_field(key.name())?;
     }
     match layout {
         Layout::Wide => names.iter().try_for_each(|name| out.csv.write_field(name))?,
@@ -29,14 +25,14 @@ pub fn write(table: &Table<'_>, layout: Layout, to: impl Write) -> Result<(), Er
     for block in &table.blocks {
         let start = |out: &mut Out<_>, time: &str| -> Result<(), Error> {
             out.csv.write_field(time)?;
-            for text in [block.node, block.gpu].into_iter().flatten() {
+            for text in block.names() {
                 out.text(text)?;
             }
             Ok(())
         };
         match layout {
             Layout::Wide => {
-                for (row, time) in times.iter().enumerate() {
+                for (row, time) in times.iter().enumerate().filter(|(row, _)| block.rows.contains(row)) {
                     start(&mut out, time)?;
                     for column in 0..names.len() {
                         out.number(block.value(column, row))?;
@@ -46,7 +42,8 @@ pub fn write(table: &Table<'_>, layout: Layout, to: impl Write) -> Result<(), Er
             }
             Layout::Long => {
                 for (column, (name, unit)) in names.iter().zip(&units).enumerate() {
-                    for (row, time) in times.iter().enumerate().filter(|_| block.has(column)) {
+                    let rows = times.iter().enumerate().filter(|(row, _)| block.rows.contains(row));
+                    for (row, time) in rows.filter(|_| block.has(column)) {
                         start(&mut out, time)?;
                         out.csv.write_field(name)?;
                         out.csv.write_field(unit)?;

@@ -98,24 +98,30 @@ struct Over<'a> {
 impl Serialize for Over<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let curves = self.curves;
-        let mut map = to.serialize_map(Some(5))?;
+        let mut map = to.serialize_map(None)?;
         map.serialize_entry("start", &curves.start)?;
         map.serialize_entry("end", &curves.end)?;
         map.serialize_entry("step", &curves.step)?;
         map.serialize_entry("ends", &Each(|| curves.ends()))?;
-        map.serialize_entry("metrics", &Metrics(self))?;
+        map.serialize_entry("metrics", &Metrics { over: self, of: &curves.curves })?;
+        if !curves.of_parts.is_empty() {
+            map.serialize_entry("of_parts", &Metrics { over: self, of: &curves.of_parts })?;
+        }
         map.end()
     }
 }
 
-struct Metrics<'a>(&'a Over<'a>);
+struct Metrics<'a> {
+    over: &'a Over<'a>,
+    of: &'a [Curve],
+}
 
 impl Serialize for Metrics<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         for metric in metric::ALL {
-            if self.0.curves.of(metric).next().is_some() {
-                map.serialize_entry(&name(metric), &Of { over: self.0, metric })?;
+            if self.of.iter().any(|curve| curve.metric == *metric) {
+                map.serialize_entry(&name(metric), &Of { of: self, metric })?;
             }
         }
         map.end()
@@ -123,17 +129,21 @@ impl Serialize for Metrics<'_> {
 }
 
 struct Of<'a> {
-    over: &'a Over<'a>,
+    of: &'a Metrics<'a>,
     metric: &'static Metric,
 }
 
 impl Serialize for Of<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Over { job, curves } = self.over;
+        let Metrics { over: Over { job, .. }, of } = self.of;
+        let series = || {
+            let curves = of.iter().filter(|curve| curve.metric == self.metric);
+            curves.map(|curve| Series::of(job, curve))
+        };
         let mut map = to.serialize_map(Some(3))?;
         map.serialize_entry("unit", &unit(self.metric))?;
         map.serialize_entry("description", self.metric.help)?;
-        map.serialize_entry("series", &Each(|| curves.of(self.metric).map(|curve| Series::of(job, curve))))?;
+        map.serialize_entry("series", &Each(series))?;
         map.end()
     }
 }
@@ -142,6 +152,10 @@ impl Serialize for Of<'_> {
 struct Series<'a> {
     node: Option<&'a str>,
     gpu: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task: Option<&'a str>,
     /// A gap is null: JSON has no NaN.
     values: &'a [f64],
 }
@@ -149,9 +163,12 @@ struct Series<'a> {
 impl<'a> Series<'a> {
     fn of(job: &'a Job, curve: &'a Curve) -> Self {
         let node = curve.node.and_then(|node| job.nodes.get(node));
+        let part = node.zip(curve.part).and_then(|(node, part)| node.parts.get(part));
         Self {
             node: node.map(|node| node.name.as_str()),
             gpu: node.zip(curve.gpu).map(|(node, gpu)| gpu_name(node, gpu)),
+            step: part.map(|part| part.step.as_str()),
+            task: part.and_then(|part| part.task.as_deref()),
             values: &curve.values,
         }
     }

@@ -16,7 +16,7 @@ use ::parquet::schema::types::{ColumnPath, Type, TypePtr};
 use job_report::Job;
 
 use crate::Error;
-use crate::table::{Block, By, Layout, Table, milliseconds, name, unit};
+use crate::table::{Block, Layout, Table, milliseconds, name, unit};
 
 /// The version of what is in the footer and of the columns' names.
 const SCHEMA: &str = "1";
@@ -26,7 +26,7 @@ pub fn write(job: &Job, table: &Table<'_>, layout: Layout, to: impl Write + Send
     let names: Vec<String> = table.metrics.iter().map(|metric| name(metric)).collect();
     let columns = Columns { table, names: &names, layout };
     let mut file = SerializedFileWriter::new(to, columns.schema()?, columns.properties(job)?)?;
-    for blocks in table.blocks.chunk_by(|one, next| one.node == next.node) {
+    for blocks in table.blocks.chunk_by(|one, next| one.node() == next.node()) {
         let mut group = file.next_row_group()?;
         columns.write(blocks, &mut group)?;
         group.close()?;
@@ -42,14 +42,6 @@ struct Columns<'a> {
 }
 
 impl Columns<'_> {
-    fn keys(&self) -> &'static [&'static str] {
-        match self.table.by {
-            By::Node => &["node"],
-            By::Gpu => &["node", "gpu"],
-            By::Job => &[],
-        }
-    }
-
     /// The columns that have numbers.
     fn values(&self) -> Vec<&str> {
         match self.layout {
@@ -61,7 +53,7 @@ impl Columns<'_> {
     fn schema(&self) -> Result<TypePtr, ParquetError> {
         let time = LogicalType::timestamp(true, TimeUnit::MILLIS);
         let mut fields = vec![field("time", Physical::INT64, Repetition::REQUIRED, Some(time))?];
-        let mut texts = self.keys().to_vec();
+        let mut texts: Vec<&str> = self.table.by.keys().iter().map(|key| key.name()).collect();
         if self.layout == Layout::Long {
             texts.extend(["metric", "unit"]);
         }
@@ -140,25 +132,24 @@ impl Columns<'_> {
                 .filter(|(block, column)| block.has(*column))
                 .collect(),
         };
-        column::<Int64Type, W>(group, parts.iter().map(|_| (times.clone(), None)))?;
+        let of_block = |block: &Block<'_>| times.get(block.rows.clone()).unwrap_or_default().to_vec();
+        column::<Int64Type, W>(group, parts.iter().map(|(block, _)| (of_block(block), None)))?;
         let mut texts = |of: &dyn Fn(&Block<'_>, usize) -> String| {
             column::<ByteArrayType, W>(
                 group,
                 parts.iter().map(|(block, column)| {
-                    (vec![ByteArray::from(of(block, *column).into_bytes()); times.len()], None)
+                    (vec![ByteArray::from(of(block, *column).into_bytes()); block.rows.len()], None)
                 }),
             )
         };
-        for key in self.keys() {
-            texts(&|block, _| {
-                if *key == "gpu" { block.gpu } else { block.node }.unwrap_or_default().to_owned()
-            })?;
+        for key in 0..self.table.by.keys().len() {
+            texts(&|block, _| block.names().get(key).copied().unwrap_or_default().to_owned())?;
         }
         let numbers = |group: &mut _, of: &dyn Fn(usize) -> usize| {
             column::<DoubleType, W>(
                 group,
                 parts.iter().map(|(block, part)| {
-                    let cells: Vec<_> = (0..times.len()).map(|row| block.value(of(*part), row)).collect();
+                    let cells: Vec<_> = block.rows.clone().map(|row| block.value(of(*part), row)).collect();
                     let known = cells.iter().map(|cell| i16::from(cell.is_some())).collect();
                     (cells.into_iter().flatten().collect(), Some(known))
                 }),

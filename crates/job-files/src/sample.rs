@@ -1,6 +1,6 @@
 //! A job for tests: two nodes, three GPUs, gaps, and names that try to be something else.
 
-use job_report::{Curves, Ended, Gpu, Hardware, Identity, Job, Metric, Node, Origin, metric};
+use job_report::{Curves, Ended, Gpu, Hardware, Identity, Job, Metric, Node, Origin, Part, metric};
 
 /// When it starts: 2023-11-14T22:13:20Z.
 pub(crate) const START: f64 = 1_700_000_000.0;
@@ -86,6 +86,47 @@ pub(crate) fn job() -> Job {
         curves: Some(curves),
         grams_per_joule: None,
     }
+}
+
+/// The same with steps: the batch script on the first node, and a step on both, which ran from 1:30 to 4:00 with two tasks and one.
+pub(crate) fn with_steps() -> Job {
+    let mut job = job();
+    let part = |step: &str, task: Option<&str>| Part {
+        step: step.to_owned(),
+        task: task.map(str::to_owned),
+        ..Part::default()
+    };
+    let (step, task) = (part("0", None), |task| part("0", Some(task)));
+    let parts = [vec![part("batch", None), step.clone(), task("0"), task("1")], vec![step, task("2")]];
+    for (node, parts) in job.nodes.iter_mut().zip(parts) {
+        node.parts = parts;
+    }
+    let begin = START + 90.0;
+    // What each has counted at 2, 3 and 4 minutes.
+    let counted: [(usize, usize, [f64; 3]); 5] = [
+        (0, 1, [15.0, 105.0, 135.0]),
+        (0, 2, [10.0, 100.0, 100.0]),
+        (0, 3, [5.0, 5.0, 35.0]),
+        (1, 0, [30.0, 90.0, 150.0]),
+        (1, 1, [29.0, 88.0, 147.0]),
+    ];
+    let Some(curves) = &mut job.curves else { return job };
+    for node in [0, 1] {
+        let power: Vec<_> = curves.ends().map(|end| (end, 100.0 * (end - START))).collect();
+        curves.add((&metric::ENERGY_JOULES, Some(node), None), &power, None);
+    }
+    for (node, part, values) in counted {
+        let points: Vec<_> = curves.ends().skip(1).zip(values).collect();
+        let last = points.last().copied();
+        curves.add_part((&metric::CPU_SECONDS, node, part), begin, &points, last);
+        let part = job.nodes.get_mut(node).and_then(|node| node.parts.get_mut(part));
+        part.into_iter()
+            .zip(last)
+            .for_each(|(part, (_, total))| part.values.set(&metric::CPU_SECONDS, total));
+    }
+    let always: Vec<_> = curves.ends().map(|end| (end, 5e6)).collect();
+    curves.add_part((&metric::MEMORY_USED_BYTES, 0, 0), START, &always, None);
+    job
 }
 
 fn node(name: &str, gpus: &[&str]) -> Node {

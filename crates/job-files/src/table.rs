@@ -4,10 +4,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::{Duration, UNIX_EPOCH};
 
 use job_report::metric::{self, Kind, Unit};
-use job_report::{Curve, Curves, Job, Metric, Node};
+use job_report::{Curve, Curves, Job, Metric, Node, Part};
 
 /// What a row is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,10 @@ pub enum By {
     Gpu,
     /// The job on all nodes.
     Job,
+    /// A step on a node. What is not measured of steps is left out.
+    Step,
+    /// A task of a step on a node.
+    Task,
 }
 
 impl By {
@@ -27,6 +32,19 @@ impl By {
             By::Node => "node",
             By::Gpu => "gpu",
             By::Job => "job",
+            By::Step => "step",
+            By::Task => "task",
+        }
+    }
+
+    /// The columns that say what a row is of.
+    pub fn keys(self) -> &'static [Key] {
+        match self {
+            By::Job => &[],
+            By::Node => &[Key::Node],
+            By::Gpu => &[Key::Node, Key::Gpu],
+            By::Step => &[Key::Node, Key::Step],
+            By::Task => &[Key::Node, Key::Step, Key::Task],
         }
     }
 
@@ -34,7 +52,37 @@ impl By {
         match self {
             By::Node => curve.node.is_some(),
             By::Gpu => curve.node.is_some() && curve.gpu.is_some(),
-            By::Job => true,
+            By::Job | By::Step | By::Task => true,
+        }
+    }
+
+    fn is_of(self, part: &Part) -> bool {
+        match self {
+            By::Step => part.task.is_none(),
+            By::Task => part.task.is_some(),
+            By::Node | By::Gpu | By::Job => false,
+        }
+    }
+}
+
+/// A column that says what a row is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are what they are called")]
+pub enum Key {
+    Node,
+    Gpu,
+    Step,
+    Task,
+}
+
+impl Key {
+    /// The name of the column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Key::Node => "node",
+            Key::Gpu => "gpu",
+            Key::Step => "step",
+            Key::Task => "task",
         }
     }
 }
@@ -80,21 +128,40 @@ pub fn gpu_name(node: &Node, gpu: usize) -> &str {
     if of.index.is_empty() || alike > 1 { &of.uuid } else { &of.index }
 }
 
-/// The rows of a node, of a GPU, or of the job: one for each bin.
+/// The rows of a node, of a GPU, of a step or task, or of the job: one for each bin.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// The node's name.
-    pub node: Option<&'a str>,
-    /// The GPU's name.
-    pub gpu: Option<&'a str>,
+    /// What the rows are of, in the order of [`By::keys`].
+    names: Vec<&'a str>,
+    /// The bins of which it has rows: of steps and tasks those from the first to the last with a value.
+    pub rows: Range<usize>,
     /// The values of each column; `None` if there is nothing.
     columns: Vec<Option<Cow<'a, [f64]>>>,
 }
 
 impl Block<'_> {
+    /// What the rows are of, in the order of [`By::keys`].
+    pub fn names(&self) -> &[&str] {
+        &self.names
+    }
+
+    /// The node, if the rows are of one.
+    pub fn node(&self) -> Option<&str> {
+        self.names.first().copied()
+    }
+
     /// Whether there is anything of a column.
     pub fn has(&self, column: usize) -> bool {
         self.columns.get(column).is_some_and(Option::is_some)
+    }
+
+    /// Leaves out the rows before the first value and after the last.
+    fn of_its_time(mut self) -> Self {
+        let has = |row: &usize| (0..self.columns.len()).any(|column| self.value(column, *row).is_some());
+        let first = self.rows.clone().find(has);
+        let last = self.rows.clone().rev().find(has);
+        self.rows = first.zip(last).map_or(0..0, |(first, last)| first..last + 1);
+        self
     }
 
     /// What is in a cell; `None` is a gap.
@@ -122,35 +189,52 @@ impl<'a> Table<'a> {
         let curves = job.curves.as_ref()?;
         let mut seen = BTreeSet::new();
         let mut of: BTreeMap<(&str, Option<usize>), Vec<&Curve>> = BTreeMap::new();
-        for curve in curves.curves.iter().filter(|curve| by.has(curve)) {
+        let of_parts = matches!(by, By::Step | By::Task);
+        let drawn = if of_parts { &curves.of_parts } else { &curves.curves };
+        for curve in drawn.iter().filter(|curve| by.has(curve)) {
             seen.insert(curve.metric.key);
             of.entry((curve.metric.key, curve.node)).or_default().push(curve);
         }
         let metrics: Vec<_> =
             metric::ALL.iter().copied().filter(|metric| seen.contains(metric.key)).collect();
-        let block = |node, gpu, curves_of: &dyn Fn(&'static Metric) -> Vec<&'a Curve>| Block {
-            node,
-            gpu,
+        let block = |names, curves_of: &dyn Fn(&'static Metric) -> Vec<&'a Curve>| Block {
+            names,
+            rows: 0..curves.bins(),
             columns: metrics.iter().map(|metric| joined(curves, metric, curves_of(metric))).collect(),
         };
         let on = |metric: &Metric, node| of.get(&(metric.key, node)).cloned().unwrap_or_default();
         let nodes = job.nodes.iter().enumerate();
         let blocks = match by {
-            By::Job => vec![block(None, None, &|metric| {
+            By::Job => vec![block(Vec::new(), &|metric| {
                 // A curve of the whole job is that of its nodes already.
                 let whole = on(metric, None);
                 if whole.is_empty() { curves.of(metric).collect() } else { whole }
             })],
             By::Node => nodes
-                .map(|(at, node)| block(Some(node.name.as_str()), None, &|metric| on(metric, Some(at))))
+                .map(|(at, node)| block(vec![node.name.as_str()], &|metric| on(metric, Some(at))))
                 .collect(),
             By::Gpu => nodes
                 .flat_map(|(at, node)| (0..node.gpus.len()).map(move |gpu| (at, node, gpu)))
                 .map(|(at, node, gpu)| {
-                    block(Some(node.name.as_str()), Some(gpu_name(node, gpu)), &|metric| {
+                    block(vec![node.name.as_str(), gpu_name(node, gpu)], &|metric| {
                         on(metric, Some(at)).into_iter().filter(|curve| curve.gpu == Some(gpu)).collect()
                     })
                 })
+                .collect(),
+            By::Step | By::Task => nodes
+                .flat_map(|(at, node)| {
+                    let parts = node.parts.iter().enumerate().filter(|(_, part)| by.is_of(part));
+                    parts.map(move |(index, part)| (at, node, index, part))
+                })
+                .map(|(at, node, index, part)| {
+                    let task = part.task.as_deref();
+                    let names = [Some(node.name.as_str()), Some(part.step.as_str()), task];
+                    let whole = block(names.into_iter().flatten().collect(), &|metric| {
+                        on(metric, Some(at)).into_iter().filter(|curve| curve.part == Some(index)).collect()
+                    });
+                    whole.of_its_time()
+                })
+                .filter(|block| !block.rows.is_empty())
                 .collect(),
         };
         Some(Self { by, times: curves.ends().map(milliseconds).collect(), metrics, blocks })

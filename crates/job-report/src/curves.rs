@@ -11,6 +11,8 @@ pub struct Curve {
     pub node: Option<usize>,
     /// Index of the GPU among those of the node.
     pub gpu: Option<usize>,
+    /// Index of the step or task among those of the node.
+    pub part: Option<usize>,
     /// A value for each bin; NaN where nothing was seen.
     pub values: Vec<f64>,
 }
@@ -24,8 +26,10 @@ pub struct Curves {
     pub end: f64,
     /// The length of a bin in seconds.
     pub step: f64,
-    /// The curves.
+    /// The curves of nodes, GPUs and the job.
     pub curves: Vec<Curve>,
+    /// Those of steps and tasks, which are in those of nodes, too.
+    pub of_parts: Vec<Curve>,
 }
 
 /// The least, mean and greatest value of a curve.
@@ -42,7 +46,7 @@ pub struct Summary {
 impl Curves {
     /// No curves yet.
     pub fn new(start: f64, end: f64, step: f64) -> Self {
-        Self { start, end, step, curves: Vec::new() }
+        Self { start, end, step, curves: Vec::new(), of_parts: Vec::new() }
     }
 
     /// How many bins there are.
@@ -71,10 +75,25 @@ impl Curves {
         total: Option<(f64, f64)>,
     ) {
         let values = match metric.kind {
-            Kind::Counter => self.slopes(points, total),
+            Kind::Counter => self.slopes(self.start, points, total),
             Kind::Gauge | Kind::Last => self.last(points),
         };
-        self.curves.push(Curve { metric, node, gpu, values });
+        self.curves.push(Curve { metric, node, gpu, part: None, values });
+    }
+
+    /// The same of a step or a task, which began at `begin` or later: nothing is known of it in bins before that.
+    pub fn add_part(
+        &mut self,
+        (metric, node, part): (&'static Metric, usize, usize),
+        begin: f64,
+        points: &[(f64, f64)],
+        total: Option<(f64, f64)>,
+    ) {
+        let values = match metric.kind {
+            Kind::Counter => self.slopes(begin.max(self.start), points, total),
+            Kind::Gauge | Kind::Last => self.last(points),
+        };
+        self.of_parts.push(Curve { metric, node: Some(node), gpu: None, part: Some(part), values });
     }
 
     fn last(&self, points: &[(f64, f64)]) -> Vec<f64> {
@@ -99,9 +118,9 @@ impl Curves {
         (after > 0.001).then(|| ((after - 0.001).floor() as usize).min(self.bins().saturating_sub(1)))
     }
 
-    fn slopes(&self, points: &[(f64, f64)], total: Option<(f64, f64)>) -> Vec<f64> {
+    fn slopes(&self, begin: f64, points: &[(f64, f64)], total: Option<(f64, f64)>) -> Vec<f64> {
         let until = total.map_or(f64::INFINITY, |(until, _)| until);
-        let mut known = vec![(self.start, 0.0)];
+        let mut known = vec![(begin, 0.0)];
         for (time, value) in points.iter().copied().filter(|(time, _)| *time < until).chain(total) {
             // Parts that are added up may be seen at slightly different moments: their sum does not fall.
             if known.last().is_some_and(|(last, before)| time > *last && value >= *before) {
@@ -112,7 +131,7 @@ impl Curves {
         let mut before = 0.0;
         for end in self.ends() {
             let value = at(&known, end);
-            let seen = known.last().is_some_and(|(last, _)| from < *last);
+            let seen = begin < end && known.last().is_some_and(|(last, _)| from < *last);
             means.push(if seen { (value - before) / (end - from) } else { f64::NAN });
             (from, before) = (end, value);
         }

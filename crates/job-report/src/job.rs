@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use crate::curves::Curves;
 use crate::metric;
+use crate::part::Part;
 use crate::values::{Values, most, sum};
 
 /// Who a job is. An empty string is not known.
@@ -136,6 +137,9 @@ pub struct Node {
     pub gpus: Vec<Gpu>,
     /// Divided GPUs of which the job has parts: what is measured of a board as a whole, such as energy.
     pub boards: Vec<Gpu>,
+    /// Its steps and tasks there, in the order of [`Part::order`]; none where the exporter does not publish them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// Part of its time there that scrapes cover.
     pub coverage: Option<f64>,
 }

@@ -1,5 +1,6 @@
-//! sacct's answers: what is read is itself when it is printed, does nothing to a terminal, and leaves a job as it can be.
+//! Answers of sacct and sacctmgr: what is read is itself when it is printed, does nothing to a terminal, and leaves a job as it can be.
 
+use jobledger::digest::coordinators;
 use jobledger::source::accounting::{Record, fill, parse};
 use jobledger::testing;
 
@@ -32,7 +33,8 @@ fn printed(record: &Record, delimiter: &str) -> String {
 }
 
 pub fn fuzz(bytes: &[u8]) {
-    let records = parse(bytes, "|");
+    let text = String::from_utf8_lossy(bytes);
+    let records = parse(&text, "|");
     for record in &records {
         for text in [&record.user, &record.account, &record.partition, &record.qos, &record.name] {
             assert!(text.chars().count() <= 64 * 4 && !text.chars().any(char::is_control), "{text:?}");
@@ -42,9 +44,15 @@ pub fn fuzz(bytes: &[u8]) {
         );
         // No text that was read has a control character.
         assert_eq!(
-            parse(printed(record, "\u{1}\u{2}").as_bytes(), "\u{1}\u{2}"),
+            parse(&printed(record, "\u{1}\u{2}"), "\u{1}\u{2}"),
             std::slice::from_ref(record)
         );
+    }
+    for (account, users) in coordinators::parse(&text) {
+        assert!(!users.is_empty());
+        for name in users.iter().chain([&account]) {
+            assert!(!name.chars().any(char::is_control), "{name:?}");
+        }
     }
     let mut job = testing::job();
     let before = job.clone();

@@ -9,6 +9,8 @@ from .exposition import SCRAPED
 from .processes import Lost, free_ports, running, scratch, wait_for
 
 _AGENT_PORT = 7000
+# Where the machine finds servers of the host (forward).
+_GATEWAY, _SERVERS = "10.0.2.100", {"slurmdbd": 6819, "prometheus": 9090}
 _EXPORTER_PORT = 9810
 _LOG = "/run/jobledger-exporter.log"
 _CPUS = 4
@@ -43,6 +45,11 @@ class VirtualBed(Bed):
         self.bmc_socket = directory / "bmc.sock"
         self._binary = None
         self._modules = modules
+
+    def forward(self, server, port):
+        """Forwards connections to a server of the host, one of _SERVERS; returns its address and port in the machine."""
+        (self.directory / f"{server}.port").write_text(str(port))
+        return _GATEWAY, _SERVERS[server]
 
     def load_module(self, name, **parameters):
         """Loads a kernel module (kernel.py lists them); a parameter may be a sequence."""
@@ -124,6 +131,9 @@ def boot(name, suite, cgroup):
         arguments = _ARGUMENTS + (" systemd.unified_cgroup_hierarchy=0" if cgroup == "v1" else "")
         forwards = (f"hostfwd=tcp:127.0.0.1:{agent_port}-10.0.2.15:{_AGENT_PORT},"
                     f"hostfwd=tcp:127.0.0.1:{exporter_port}-10.0.2.15:{_EXPORTER_PORT}")
+        # A process for each connection.
+        servers = "".join(f",guestfwd=tcp:{_GATEWAY}:{port}-cmd:sh -c 'exec busybox nc 127.0.0.1 $(cat {directory}/{server}.port)'"
+                          for server, port in _SERVERS.items())
         spare = directory / "spare.img"
         with open(spare, "wb") as handle:
             handle.truncate(_SPARE_BYTES)
@@ -142,7 +152,7 @@ def boot(name, suite, cgroup):
             # A BMC whose other end a scenario may be (bmc.py).
             "-chardev", f"socket,id=bmc,path={directory}/bmc.sock,server=on,wait=off",
             "-device", "ipmi-bmc-extern,id=bmc0,chardev=bmc", "-device", "isa-ipmi-kcs,bmc=bmc0",
-            "-netdev", f"user,id=net,restrict=on,{forwards}", "-device", "virtio-net-pci,netdev=net,romfile="]
+            "-netdev", f"user,id=net,restrict=on,{forwards}{servers}", "-device", "virtio-net-pci,netdev=net,romfile="]
         with running(command, directory / "qemu.log") as qemu:
             bed = VirtualBed(name, cgroup, Agent(agent_port), exporter_port, directory, system / "modules.tar")
 

@@ -1,7 +1,8 @@
 //! Tables of nodes, GPUs, energy and hardware counters.
 
 use job_report::metric::{self, Metric};
-use job_report::show::{bytes, digits, percent, si};
+use job_report::part::{self, Step};
+use job_report::show::{bytes, digits, percent, si, time};
 use job_report::{Gpu, Job, Node, Report};
 
 use super::super::nodes::busy;
@@ -164,6 +165,72 @@ pub(super) fn nodes_and_gpus(job: &Job) -> Vec<Block> {
         blocks.push(Block::Table(table("GPUs", &["node", "GPU"], &GPU, job, &gpus)));
     }
     blocks
+}
+
+fn columns_of_steps<'a>() -> [Column<Step<'a>>; 10] {
+    [
+        ("nodes", |step| Some(step.parts.len().to_string()), none),
+        ("tasks", |step| Some(step.tasks).filter(|tasks| *tasks > 0).map(|tasks| tasks.to_string()), none),
+        ("CPUs", |step| step.total(&metric::CPUS).map(digits), none),
+        (
+            "CPU time",
+            |step| step.total(&metric::CPU_SECONDS).map(time),
+            |job| job.total(&metric::CPU_SECONDS).map(time),
+        ),
+        (
+            "memory peak",
+            |step| step.most(&metric::MEMORY_PEAK_BYTES).map(bytes),
+            |job| job.most(Node::memory_peak).map(bytes),
+        ),
+        (
+            "read",
+            |step| step.total(&metric::IO_READ_BYTES).map(bytes),
+            |job| job.total(&metric::IO_READ_BYTES).map(bytes),
+        ),
+        (
+            "written",
+            |step| step.total(&metric::IO_WRITTEN_BYTES).map(bytes),
+            |job| job.total(&metric::IO_WRITTEN_BYTES).map(bytes),
+        ),
+        (
+            "IP in",
+            |step| step.total(&metric::NETWORK_RECEIVED_BYTES).map(bytes),
+            |job| job.total(&metric::NETWORK_RECEIVED_BYTES).map(bytes),
+        ),
+        (
+            "IP out",
+            |step| step.total(&metric::NETWORK_TRANSMITTED_BYTES).map(bytes),
+            |job| job.total(&metric::NETWORK_TRANSMITTED_BYTES).map(bytes),
+        ),
+        ("OOM kills", |step| step.total(&metric::OOM_KILLS).filter(|kills| *kills > 0.0).map(digits), none),
+    ]
+}
+
+/// Rows of the table of steps.
+const MOST_STEPS: usize = 30;
+
+/// Those with the most CPU time, in their order.
+pub(super) fn steps(job: &Job) -> Vec<Block> {
+    let all = part::steps(&job.nodes);
+    let used = |step: &&Step<'_>| step.total(&metric::CPU_SECONDS).unwrap_or(0.0);
+    let mut shown: Vec<&Step<'_>> = all.iter().collect();
+    shown.sort_by(|a, b| used(b).total_cmp(&used(a)));
+    shown.truncate(MOST_STEPS);
+    shown.sort_by_key(|step| all.iter().position(|other| other.name == step.name));
+    let rows: Vec<_> = shown.into_iter().map(|step| (vec![step.name.to_owned()], step)).collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let table = table(
+        "Steps; memory is of the node that had the most, and the last row is the job",
+        &["step"],
+        &columns_of_steps(),
+        job,
+        &rows,
+    );
+    let rest = all.len() - rows.len();
+    let rest = (rest > 0).then(|| Block::Lines(vec![format!("{rest} more steps used less CPU time each.")]));
+    std::iter::once(Block::Table(table)).chain(rest).collect()
 }
 
 pub(super) fn energy(report: &Report, missing: &mut Vec<&'static str>) -> Vec<Block> {

@@ -13,6 +13,7 @@ fn cpus_used(values: [f64; 4]) -> String {
         metric: &metric::CPU_SECONDS,
         node: Some(0),
         gpu: None,
+        part: None,
         values: values.to_vec(),
     });
     job.curves = Some(curves);

@@ -36,7 +36,7 @@ fn this_run() -> [&'static str; 14] {
 
 fn filled(job: Job, lines: &str) -> Job {
     let mut job = Job { ended: None, time_limit: None, nodes_allocated: None, queued_seconds: None, ..job };
-    fill(&mut job, parse(lines.as_bytes(), DELIMITER));
+    fill(&mut job, parse(lines, DELIMITER));
     job
 }
 
@@ -59,7 +59,7 @@ fn it_goes_before_what_is_derived_and_leaves_what_it_does_not_say() {
         Some(Ended { state: "FAILED".to_owned(), origin: Origin::Derived, exit_code: None, signal: None });
     let mut fields = this_run();
     (fields[9], fields[10], fields[11], fields[12]) = ("CANCELLED by 1000", "0:15", "UNLIMITED", "");
-    fill(&mut job, parse(line(&fields).as_bytes(), DELIMITER));
+    fill(&mut job, parse(&line(&fields), DELIMITER));
     let ended = job.ended.unwrap();
     assert_eq!((ended.state.as_str(), ended.origin), ("CANCELLED", Origin::Accounting));
     assert_eq!((ended.exit_code, ended.signal), (Some(0), Some(15)));
@@ -99,7 +99,7 @@ fn a_name_makes_no_run() {
     let mut fields = this_run();
     let name = format!("a|b\n{}", line(&this_run()).replace(DELIMITER, "|").replace("FAILED", "COMPLETED"));
     fields[13] = &name;
-    let records = parse(line(&fields).as_bytes(), DELIMITER);
+    let records = parse(&line(&fields), DELIMITER);
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].state, "FAILED");
     assert!(records[0].name.starts_with("a|b\u{fffd}39798795|aturing"), "{}", records[0].name);
@@ -110,12 +110,12 @@ fn what_is_no_run_is_left_out() {
     let mut wrong = this_run();
     wrong[0] = "39798795.batch";
     for text in [String::new(), "\n".to_owned(), line(&this_run()[..13]), line(&wrong)] {
-        assert!(parse(text.as_bytes(), DELIMITER).is_empty(), "{text}");
+        assert!(parse(&text, DELIMITER).is_empty(), "{text}");
     }
     for state in ["", "\u{1b}[31mFAILED", "completed"] {
-        assert!(parse(line(&fields("1", "2", state)).as_bytes(), DELIMITER).is_empty(), "{state}");
+        assert!(parse(&line(&fields("1", "2", state)), DELIMITER).is_empty(), "{state}");
     }
-    let record = &parse(line(&fields("0", "99999999999999", "FAILED")).as_bytes(), DELIMITER)[0];
+    let record = &parse(&line(&fields("0", "99999999999999", "FAILED")), DELIMITER)[0];
     assert_eq!((record.start, record.end), (None, None));
 }
 
@@ -136,14 +136,15 @@ async fn it_is_asked_as_sacct_understands() {
 #[tokio::test]
 async fn that_it_fails_or_hangs_is_said() {
     let said = fake("fails", Duration::from_secs(60)).records("7").await.unwrap_err();
-    assert_eq!(said, "SLURM's accounting was not asked: Slurm accounting storage is disabled.");
+    assert!(said.starts_with("SLURM's accounting is not known: "), "{said}");
+    assert!(said.ends_with("tests/sacct/fails: Slurm accounting storage is disabled."), "{said}");
     let said = fake("none", Duration::from_secs(60)).records("7").await.unwrap_err();
     assert!(said.contains("tests/sacct/none: No such file"), "{said}");
     let unnamed = Sacct { named: false, ..fake("none", Duration::from_secs(60)) };
     assert_eq!(unnamed.records("7").await, Ok(Vec::new()));
 
     let said = fake("hangs", Duration::from_millis(300)).records("7").await.unwrap_err();
-    assert_eq!(said, "SLURM's accounting gave no answer in 0.3 s.");
+    assert!(said.ends_with("tests/sacct/hangs: no answer in 0.3 s."), "{said}");
     let begun = Instant::now();
     while waiting() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the child still waits");

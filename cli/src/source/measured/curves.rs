@@ -28,18 +28,12 @@ impl Measured {
                 };
                 let (_, points) =
                     lines.entry((metric.key, node, gpu)).or_insert_with(|| (metric, BTreeMap::new()));
-                for (time, value) in each.points.iter().filter(|(_, value)| value.is_finite()) {
-                    let asked = milliseconds(*time);
-                    let Some(read) = read.get(&(node, asked)) else { continue };
-                    *points.entry(*read).or_default() += value;
-                }
+                read.add(node, each, points);
             }
         }
         for ((_, node, gpu), (metric, points)) in lines {
             let Some(of) = self.nodes.get(node) else { continue };
-            #[allow(clippy::cast_precision_loss, reason = "milliseconds since the epoch")]
-            let points: Vec<(f64, f64)> =
-                points.into_iter().map(|(time, value)| (time as f64 / 1000.0, value)).collect();
+            let points = in_order(points);
             let total = match gpu {
                 None if metric.level == Level::Gpu => {
                     of.boards.iter().filter_map(|board| board.values.get(metric)).reduce(|a, b| a + b)
@@ -50,6 +44,7 @@ impl Measured {
             let total = total.filter(|_| metric.kind == Kind::Counter).map(|total| (of.seen_until, total));
             curves.add((metric, Some(node), gpu), &points, total);
         }
+        self.draw_parts(&mut curves, series, wanted, &read);
         curves
     }
 
@@ -61,7 +56,7 @@ impl Measured {
 
     /// When what the server gives for a node and a time was read on the node: it is the last scrape's, which may have been minutes ago. The CPU time
     /// that the job held by then says when that was. Where that was given before there is none: nothing was scraped since.
-    fn times_of_readings(&self, series: &[Series]) -> BTreeMap<(usize, i64), i64> {
+    fn times_of_readings(&self, series: &[Series]) -> Readings {
         let mut times = BTreeMap::new();
         for each in
             series.iter().filter(|each| each.labels.name() == Some(metric::CPU_ALLOCATED_SECONDS.series))
@@ -83,8 +78,46 @@ impl Measured {
                 }
             }
         }
-        times
+        Readings(times)
     }
+}
+
+/// When what the server gives for a node and a time was read: both in milliseconds since the epoch.
+pub(super) struct Readings(BTreeMap<(usize, i64), i64>);
+
+impl Readings {
+    /// Adds the values of a series of a node by when they were read. Of several series the values are added up.
+    pub(super) fn add(&self, node: usize, series: &Series, to: &mut BTreeMap<i64, f64>) {
+        for (time, value) in series.points.iter().filter(|(_, value)| value.is_finite()) {
+            if let Some(read) = self.0.get(&(node, milliseconds(*time))) {
+                *to.entry(*read).or_default() += value;
+            }
+        }
+    }
+
+    /// The reading of a node before one, in seconds since the epoch.
+    pub(super) fn before(&self, node: usize, reading: f64) -> Option<f64> {
+        self.of(node).filter(|read| *read < milliseconds(reading)).max().map(seconds)
+    }
+
+    /// The reading of a node after one in milliseconds, in seconds since the epoch.
+    pub(super) fn after(&self, node: usize, reading: i64) -> Option<f64> {
+        self.of(node).filter(|read| *read > reading).min().map(seconds)
+    }
+
+    fn of(&self, node: usize) -> impl Iterator<Item = i64> + '_ {
+        self.0.range((node, i64::MIN)..=(node, i64::MAX)).map(|(_, read)| *read)
+    }
+}
+
+/// Values by time, in seconds since the epoch.
+pub(super) fn in_order(points: BTreeMap<i64, f64>) -> Vec<(f64, f64)> {
+    points.into_iter().map(|(time, value)| (seconds(time), value)).collect()
+}
+
+#[allow(clippy::cast_precision_loss, reason = "milliseconds since the epoch")]
+fn seconds(milliseconds: i64) -> f64 {
+    milliseconds as f64 / 1000.0
 }
 
 /// A metric, and its values by when they were read, in milliseconds.

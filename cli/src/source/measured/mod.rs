@@ -2,6 +2,7 @@
 
 mod building;
 mod curves;
+mod parts;
 
 use job_report::{Curves, Job, Node, Run, Seen, runs};
 use prometheus_api::{Labels, Sample};

@@ -1,6 +1,7 @@
 //! What is known over the time of a job: curves, what it held at most, what its nodes are, how much of it was scraped.
 
 use job_report::metric::{self, Level};
+use job_report::part::{OF_PARTS, series_of_parts};
 use job_report::{Curves, Metric};
 use prometheus_api::Range;
 
@@ -9,7 +10,7 @@ use super::{Prometheus, Wanted};
 use crate::Failure;
 use crate::series::OF_NODES;
 use crate::source::measured::Measured;
-use crate::source::{endings, round_step};
+use crate::source::{Parts, endings, round_step};
 
 /// Curves have bins of at least so many seconds: scrapes are as far apart.
 const LEAST_STEP: f64 = 15.0;
@@ -68,21 +69,37 @@ impl Prometheus {
             }
             let bins = wanted.bins.min(affordable(measured, wanted));
             let step = wanted.step.unwrap_or_else(|| round_step(time, bins, LEAST_STEP));
-            let expr = self
-                .scope
-                .parts(&of_job("", &[&named(wanted.curves, &[metric::CPU_ALLOCATED_SECONDS.series])]));
+            let of_parts = match wanted.parts {
+                Parts::Curves => names_of_parts(wanted.curves),
+                Parts::None | Parts::Totals => Vec::new(),
+            };
+            let more = of_parts.iter().map(String::as_str).chain([metric::CPU_ALLOCATED_SECONDS.series]);
+            let expr = self.scope.parts(&of_job("", &[&named(wanted.curves, &more.collect::<Vec<_>>())]));
             let bins = Curves::new(start, end, step).bins();
             let count = f64::from(u32::try_from(bins).unwrap_or(u32::MAX));
             let range = Range { start: start + step, end: start + count * step, step };
             self.client.query_range(&expr, range).await.map(|series| (step, series))
         };
-        let (held, facts, scrapes, (step, series)) = tokio::try_join!(
+        // What steps did is shown as long as the job is.
+        let parts = async {
+            if wanted.parts == Parts::None {
+                return Ok(Vec::new());
+            }
+            let names = names_of_parts(&OF_PARTS);
+            let names = any_of("__name__", names.iter().map(String::as_str));
+            let until = (end + RETAINED).min(at).max(end);
+            let last = format!("last_over_time({}{})", of_job("", &[&names]), range(until - start));
+            self.client.query(&self.scope.parts(&last), until).await
+        };
+        let (held, facts, scrapes, parts, (step, series)) = tokio::try_join!(
             self.client.query(&held, end),
             self.client.query(&facts, end),
             self.client.query(&scrapes, end),
+            parts,
             curves
         )?;
         measured.add_held(&held);
+        measured.add_parts(&parts);
         measured.add_others(&facts);
         measured.add_coverage(&scrapes);
         if step > 0.0 {
@@ -90,6 +107,11 @@ impl Prometheus {
         }
         Ok(())
     }
+}
+
+/// The exporter's series of steps and tasks of those metrics that they have.
+fn names_of_parts(metrics: &[&'static Metric]) -> Vec<String> {
+    metrics.iter().filter_map(|metric| series_of_parts(metric)).flatten().collect()
 }
 
 /// Of a divided GPU its parts are counted.
@@ -213,7 +235,14 @@ mod tests {
             let node = Node { gpus: vec![Gpu::default(); gpus], ..Node::default() };
             let measured = Measured { nodes: vec![node; nodes], ..Measured::default() };
             let id = "1".parse().unwrap();
-            let wanted = Wanted { id: &id, run: WhichRun::Last, bins: 600, step: None, curves: OF_PAGES };
+            let wanted = Wanted {
+                id: &id,
+                run: WhichRun::Last,
+                bins: 600,
+                step: None,
+                curves: OF_PAGES,
+                parts: Parts::None,
+            };
             wanted.bins.min(affordable(&measured, &wanted))
         };
         assert_eq!([bins(1, 8), bins(64, 0), bins(64, 4), bins(1000, 0)], [600, 600, 330, 120]);

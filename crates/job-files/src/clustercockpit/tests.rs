@@ -16,7 +16,7 @@ fn whole_job() -> Job {
 }
 
 fn add(job: &mut Job, metric: &'static Metric, node: usize, value: f64) {
-    let curve = Curve { metric, node: Some(node), gpu: None, values: vec![value; 5] };
+    let curve = Curve { metric, node: Some(node), gpu: None, part: None, values: vec![value; 5] };
     job.curves.as_mut().unwrap().curves.push(curve);
 }
 

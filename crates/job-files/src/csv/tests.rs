@@ -1,5 +1,6 @@
 use super::*;
 use crate::sample;
+use crate::table::By;
 
 fn text(by: By, layout: Layout) -> String {
     let job = sample::job();
@@ -54,6 +55,18 @@ fn long_has_a_row_for_each_value_and_gap_of_what_there_is() {
     assert!(!text.contains("ä\",energy_package_joules_per_second"), "the second node has none: {text}");
     assert!(text.contains("ä\",memory_used_bytes,bytes,\r\n"), "{text}");
     assert!(text.contains("ä\",memory_used_bytes,bytes,333333333.3333333\r\n"), "{text}");
+}
+
+#[test]
+fn rows_of_tasks_name_their_step() {
+    let job = sample::with_steps();
+    let mut bytes = Vec::new();
+    write(&Table::new(&job, By::Task).unwrap(), Layout::Wide, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    let begin = "time,node,step,task,cpu_seconds_per_second,memory_used_bytes\r\n\
+        2023-11-14T22:15:20.000Z,b01,0,0,0.16666666666666666,\r\n";
+    assert!(text.starts_with(begin), "{text}");
+    assert_eq!(text.matches("\r\n").count(), 1 + 3 * 3 + 3, "a name has a break");
 }
 
 #[test]

@@ -17,6 +17,7 @@ pub(super) fn lay_out(report: Report, about: &About, file: &mut impl Writer) -> 
     let names: Vec<String> = report.job.nodes.iter().map(|node| node.name.clone()).collect();
     file.texts("nodes", &names, vec![described("Names of the nodes, in the order of all rows of nodes")]);
     gpus(&report.job, file)?;
+    parts(&report.job, file)?;
     totals(&report.job, file);
     quality(&report, file);
     advice(&report, file)?;
@@ -100,11 +101,33 @@ fn gpus(job: &Job, file: &mut impl Writer) -> Result<(), Error> {
     file.table("gpus", &columns, vec![described(text)])
 }
 
+/// None where the exporter does not publish them.
+fn parts(job: &Job, file: &mut impl Writer) -> Result<(), Error> {
+    let all = || {
+        job.nodes.iter().zip(0..).flat_map(|(node, index)| node.parts.iter().map(move |part| (index, part)))
+    };
+    if all().next().is_none() {
+        return Ok(());
+    }
+    let columns = [
+        ("node".to_owned(), Cells::Unsigned(all().map(|(node, _)| node).collect())),
+        ("step".to_owned(), Cells::Texts(all().map(|(_, part)| part.step.clone()).collect())),
+        (
+            "task".to_owned(),
+            Cells::Texts(all().map(|(_, part)| part.task.clone().unwrap_or_default()).collect()),
+        ),
+    ];
+    let text = "Steps and tasks, in the order of all rows of parts; node is an index of /nodes, task is empty of a step";
+    file.table("parts", &columns, vec![described(text)])
+}
+
 fn totals(job: &Job, file: &mut impl Writer) {
     for metric in metric::ALL {
         let nodes = job.nodes.iter().map(|node| node.values.get(metric));
         let gpus = job.gpus().map(|(_, gpu)| gpu.values.get(metric));
-        for (of, values) in [("node", nodes.collect::<Vec<_>>()), ("gpu", gpus.collect())] {
+        let parts = job.nodes.iter().flat_map(|node| &node.parts).map(|part| part.values.get(metric));
+        let each = [("node", nodes.collect::<Vec<_>>()), ("gpu", gpus.collect()), ("part", parts.collect())];
+        for (of, values) in each {
             if values.iter().any(Option::is_some) {
                 let values: Vec<f64> = values.into_iter().map(seen).collect();
                 let path = format!("totals/{of}/{}", metric.key);
@@ -177,19 +200,19 @@ fn curves(job: Job, file: &mut impl Writer) {
         dimensions(&["time"]),
     ];
     file.vector("time", &curves.ends().collect::<Vec<_>>(), attributes);
-    // A row for each GPU of all nodes.
-    let gpus: Vec<(usize, usize)> = nodes
-        .iter()
-        .enumerate()
-        .flat_map(|(node, of)| (0..of.gpus.len()).map(move |gpu| (node, gpu)))
-        .collect();
+    // A row for each GPU, and for each step and task, of all nodes.
+    let rows = |of: fn(&Node) -> usize| -> Vec<(usize, usize)> {
+        let each = nodes.iter().enumerate();
+        each.flat_map(|(node, this)| (0..of(this)).map(move |index| (node, index))).collect()
+    };
+    let (gpus, parts) = (rows(|node| node.gpus.len()), rows(|node| node.parts.len()));
     for metric in metric::ALL {
         let Some(sum) = curves.sum(metric) else { continue };
         let unit = unit(metric.unit, metric.kind == Kind::Counter);
         let mut attributes = about(metric, unit.clone(), &["time"]);
         attributes.push(("sum", Value::Word("over what was seen of nodes and GPUs".to_owned())));
         file.vector(&format!("job/{}", metric.key), &sum, attributes);
-        let (mut by_node, mut by_gpu) = (Rows::default(), Rows::default());
+        let (mut by_node, mut by_gpu, mut by_part) = (Rows::default(), Rows::default(), Rows::default());
         for Curve { node, gpu, values, .. } in curves.curves.extract_if(.., |curve| curve.metric == *metric) {
             match (node, gpu) {
                 (Some(node), None) => by_node.set(node, nodes.len(), values, bins),
@@ -201,7 +224,14 @@ fn curves(job: Job, file: &mut impl Writer) {
                 (None, _) => {}
             }
         }
-        for (of, Rows(rows)) in [("node", by_node), ("gpu", by_gpu)] {
+        for Curve { node, part, values, .. } in
+            curves.of_parts.extract_if(.., |curve| curve.metric == *metric)
+        {
+            if let Some(row) = parts.iter().position(|row| Some(*row) == node.zip(part)) {
+                by_part.set(row, parts.len(), values, bins);
+            }
+        }
+        for (of, Rows(rows)) in [("node", by_node), ("gpu", by_gpu), ("part", by_part)] {
             if !rows.is_empty() {
                 let path = format!("{of}/{}", metric.key);
                 file.matrix(&path, rows, about(metric, unit.clone(), &[of, "time"]));
@@ -210,7 +240,7 @@ fn curves(job: Job, file: &mut impl Writer) {
     }
 }
 
-/// The rows of a dataset, one for each node or GPU; none as long as there is no curve.
+/// The rows of a dataset, one for each node, GPU or part; none as long as there is no curve.
 #[derive(Default)]
 struct Rows(Vec<Vec<f64>>);
 

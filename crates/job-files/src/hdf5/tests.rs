@@ -9,6 +9,7 @@ use job_report::{Curve, Curves, Gpu, Job, Node, Report, Thresholds};
 use proptest::prelude::*;
 
 use super::{About, Error, Layout, write};
+use crate::sample;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -48,7 +49,7 @@ fn job(nodes: Vec<Node>, curves: Vec<Curve>) -> Job {
 }
 
 fn curve(metric: &'static Metric, node: Option<usize>, gpu: Option<usize>, values: &[f64]) -> Curve {
-    Curve { metric, node, gpu, values: values.to_vec() }
+    Curve { metric, node, gpu, part: None, values: values.to_vec() }
 }
 
 fn written(job: Job, layout: Layout) -> Result<Vec<u8>, Error> {
@@ -278,10 +279,51 @@ fn tables_that_nobody_measured_are_not_there() {
     assert_eq!(member(&file, &path("Energy"), "GPU0Power"), [1.0; 3]);
     assert_eq!(member(&file, &path("Tasks/0"), "CPUTime"), [0.0; 3]);
     assert!(file.dataset(&path("Network")).is_err() && file.dataset(&path("Filesystem")).is_err());
-    assert!(texts(&file, "jobledger:absent").contains(&"CPUs per Task: 1 of 1 nodes".to_owned()));
+    assert!(texts(&file, "jobledger:absent").contains(&"CPUs per Task: 1 of 1 steps on nodes".to_owned()));
 
     let file = read(job(vec![node("a", 1)], vec![of(&metric::GPU_BUSY_SECONDS)]), Layout::Slurm);
     assert!(file.dataset(&path("Energy")).is_err());
+}
+
+#[test]
+fn steps_and_tasks_have_rows_of_their_own() {
+    let file = read(sample::with_steps(), Layout::Jobledger);
+    assert_eq!(member(&file, "parts", "node"), [0.0, 0.0, 0.0, 0.0, 1.0, 1.0]);
+    assert_eq!(file.dataset("part/cpu_seconds").unwrap().shape().unwrap(), [6, 5]);
+    let row = |values: [Option<f64>; 5]| values.to_vec();
+    let cells = numbers(&file, "part/cpu_seconds");
+    assert_eq!(cells[..5], row([None; 5]));
+    assert_eq!(cells[5..10], row([None, Some(0.25), Some(1.5), Some(0.5), None]));
+    assert_eq!(
+        numbers(&file, "totals/part/cpu_seconds"),
+        [None, Some(135.0), Some(100.0), Some(35.0), Some(150.0), Some(147.0)]
+    );
+    let none = read(sample::job(), Layout::Jobledger);
+    assert!(none.dataset("parts").is_err() && none.dataset("part/cpu_seconds").is_err());
+}
+
+#[test]
+fn slurms_layout_has_the_steps_and_tasks_that_are_known() {
+    let mut job = sample::with_steps();
+    job.nodes[1].name = "b02".to_owned();
+    job.nodes[0].parts[1].values.set(&metric::CPUS, 4.0);
+    let file = read(job, Layout::Slurm);
+    assert_eq!(file.group("Steps").unwrap().groups().unwrap(), ["batch", "0"]);
+    let step = "Steps/0/Nodes/b01";
+    assert_eq!(file.group(&format!("{step}/Tasks")).unwrap().datasets().unwrap(), ["0", "1"]);
+    assert_eq!(member(&file, &format!("{step}/Tasks/0"), "CPUTime"), [10.0, 90.0, 0.0]);
+    // A step's time begins with its first bin.
+    assert_eq!(member(&file, &format!("{step}/Tasks/0"), "ElapsedTime"), [60.0, 120.0, 180.0]);
+    assert_eq!(member(&file, "Steps/0/Nodes/b02/Tasks/2", "CPUTime"), [29.0, 59.0, 59.0]);
+    assert_eq!(member(&file, "Steps/batch/Nodes/b01/Tasks/0", "RSS"), [0.0; 5]);
+    let attributes = file.group(step).unwrap().attrs().unwrap();
+    assert_eq!(attributes["Number of Tasks"], AttrValue::I32Array(vec![2]));
+    assert_eq!(attributes["CPUs per Task"], AttrValue::I32Array(vec![2]));
+    assert_eq!(attributes["Start Time"].as_strings().unwrap(), ["Tue Nov 14 22:14:20 2023"]);
+    assert_eq!(file.root().attrs().unwrap()["Number of Steps"], AttrValue::I32Array(vec![2]));
+    // What is known of whole nodes is in each step, while that ran.
+    assert_eq!(member(&file, "Steps/batch/Nodes/b01/Energy", "ElapsedTime").len(), 5);
+    assert_eq!(member(&file, "Steps/0/Nodes/b02/Energy", "Power"), [100.0; 3]);
 }
 
 #[test]

@@ -44,6 +44,24 @@ fn the_document_has_the_report_and_the_curves() {
 }
 
 #[test]
+fn steps_and_tasks_are_apart_from_nodes() {
+    let document = document(sample::with_steps());
+    let parts = &document["job"]["nodes"][0]["parts"];
+    assert_eq!(parts[0], serde_json::json!({"step": "batch", "task": null, "values": {}}));
+    assert_eq!(parts[3], serde_json::json!({"step": "0", "task": "1", "values": {"cpu_seconds": 35.0}}));
+    let curves = &document["curves"];
+    assert_eq!(curves["metrics"]["cpu_seconds_per_second"]["series"].as_array().unwrap().len(), 2);
+    let series = &curves["of_parts"]["cpu_seconds_per_second"]["series"];
+    assert_eq!(series[4]["task"], "2");
+    assert_eq!(
+        series[0],
+        serde_json::json!({"node": "b01", "gpu": null, "step": "0", "values": [null, 0.25, 1.5, 0.5, null]})
+    );
+    let without = self::document(sample::job());
+    assert!(without["curves"].get("of_parts").is_none() && without["job"]["nodes"][0].get("parts").is_none());
+}
+
+#[test]
 fn a_job_without_curves_has_none() {
     let document = document(Job { curves: None, ..sample::job() });
     assert_eq!(document["curves"], Value::Null);

@@ -3,6 +3,7 @@ use ::parquet::record::Field;
 
 use super::*;
 use crate::sample;
+use crate::table::By;
 
 fn reader(job: &Job, by: By, layout: Layout) -> SerializedFileReader<File> {
     let mut file = tempfile::tempfile().unwrap();
@@ -93,7 +94,7 @@ fn a_large_job() {
     for node in 0..64 {
         for metric in of_nodes() {
             let values = (0..1440).map(|bin| (1e9 * noise()).round() / 60.0 + f64::from(bin)).collect();
-            curves.curves.push(Curve { metric, node: Some(node), gpu: None, values });
+            curves.curves.push(Curve { metric, node: Some(node), gpu: None, part: None, values });
         }
     }
     let mut job = sample::job();

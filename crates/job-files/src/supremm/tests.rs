@@ -82,7 +82,13 @@ fn totals_of_nodes_and_gpus() {
     }
     for (node, gpu, watts) in [(0, 0, 100.0), (0, 1, 80.0), (1, 0, 140.0)] {
         let values = vec![watts, watts, watts, watts, watts + 20.0];
-        let curve = Curve { metric: &metric::GPU_ENERGY_JOULES, node: Some(node), gpu: Some(gpu), values };
+        let curve = Curve {
+            metric: &metric::GPU_ENERGY_JOULES,
+            node: Some(node),
+            gpu: Some(gpu),
+            part: None,
+            values,
+        };
         job.curves.as_mut().unwrap().curves.push(curve);
     }
     let document = document(&job);

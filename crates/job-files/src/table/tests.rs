@@ -70,8 +70,8 @@ fn by_node_gpus_are_added_up() {
             "gpu_idle_seconds_per_second",
         ]
     );
-    let nodes: Vec<_> = table.blocks.iter().map(|block| (block.node.unwrap(), block.gpu)).collect();
-    assert_eq!(nodes, [("b01", None), (NODE, None)]);
+    let nodes: Vec<_> = table.blocks.iter().map(|block| block.names().to_vec()).collect();
+    assert_eq!(nodes, [["b01"], [NODE]]);
     // 30 in 60 seconds, 60 in 60, 120 in 60, none, 30 in 30.
     assert_eq!(cells(&table, 0, "cpu_seconds_per_second"), [0.5, 1.0, 2.0, 0.0, 1.0].map(Some));
     // The first GPU is always busy; the second for 30 of 60 seconds, twice.
@@ -86,8 +86,8 @@ fn by_gpu_there_is_nothing_of_nodes() {
     let job = sample::job();
     let table = Table::new(&job, By::Gpu).unwrap();
     assert_eq!(table.metrics, [&metric::GPU_BUSY_SECONDS, &metric::GPU_IDLE_SECONDS]);
-    let gpus: Vec<_> = table.blocks.iter().map(|block| (block.node.unwrap(), block.gpu.unwrap())).collect();
-    assert_eq!(gpus, [("b01", "0"), ("b01", "1"), (NODE, "0")]);
+    let gpus: Vec<_> = table.blocks.iter().map(|block| block.names().to_vec()).collect();
+    assert_eq!(gpus, [["b01", "0"], ["b01", "1"], [NODE, "0"]]);
     assert_eq!(cells(&table, 1, "gpu_busy_seconds_per_second"), [0.0, 0.0, 0.5, 0.5, 0.0].map(Some));
     assert_eq!(cells(&table, 2, "gpu_busy_seconds_per_second"), [0.25; 5].map(Some));
 }
@@ -96,7 +96,7 @@ fn by_gpu_there_is_nothing_of_nodes() {
 fn by_job_nodes_are_added_up_and_peaks_are_not() {
     let job = sample::job();
     let table = Table::new(&job, By::Job).unwrap();
-    assert_eq!((table.blocks.len(), table.blocks[0].node), (1, None));
+    assert_eq!((table.blocks.len(), table.blocks[0].node()), (1, None));
     assert_eq!(cells(&table, 0, "cpu_seconds_per_second"), [1.5, 2.0, 3.0, 1.0, 2.0].map(Some));
     assert_eq!(cells(&table, 0, "gpu_busy_seconds_per_second"), [1.25, 1.25, 1.75, 1.75, 1.25].map(Some));
     // Of the nodes that were seen.
@@ -108,12 +108,37 @@ fn by_job_nodes_are_added_up_and_peaks_are_not() {
 fn a_curve_of_the_whole_job_is_not_added_to_those_of_its_nodes() {
     let mut job = sample::job();
     let curves = job.curves.as_mut().unwrap();
-    curves.curves.push(Curve { metric: &metric::CPU_SECONDS, node: None, gpu: None, values: vec![7.0; 5] });
+    curves.curves.push(Curve {
+        metric: &metric::CPU_SECONDS,
+        node: None,
+        gpu: None,
+        part: None,
+        values: vec![7.0; 5],
+    });
     assert_eq!(cells(&Table::new(&job, By::Job).unwrap(), 0, "cpu_seconds_per_second"), [Some(7.0); 5]);
     let by_node = Table::new(&job, By::Node).unwrap();
     assert_eq!(cells(&by_node, 0, "cpu_seconds_per_second")[0], Some(0.5));
     job.curves = None;
     assert!(Table::new(&job, By::Job).is_none());
+}
+
+#[test]
+fn by_step_and_task_there_are_rows_of_their_time() {
+    let job = sample::with_steps();
+    let table = Table::new(&job, By::Step).unwrap();
+    assert_eq!(table.metrics, [&metric::CPU_SECONDS, &metric::MEMORY_USED_BYTES]);
+    let rows: Vec<_> =
+        table.blocks.iter().map(|block| (block.names().to_vec(), block.rows.clone())).collect();
+    assert_eq!(rows, [(vec!["b01", "batch"], 0..5), (vec!["b01", "0"], 1..4), (vec![NODE, "0"], 1..4)]);
+    // It began 30 seconds into the second bin.
+    let used = [None, Some(0.25), Some(1.5), Some(0.5), None];
+    assert_eq!(cells(&table, 1, "cpu_seconds_per_second"), used);
+    let table = Table::new(&job, By::Task).unwrap();
+    let tasks: Vec<_> = table.blocks.iter().map(|block| block.names().to_vec()).collect();
+    assert_eq!(tasks, [["b01", "0", "0"], ["b01", "0", "1"], [NODE, "0", "2"]]);
+    // Steps are in what is known of nodes already.
+    assert_eq!(Table::new(&job, By::Node).unwrap().blocks.len(), 2);
+    assert!(Table::new(&sample::job(), By::Step).unwrap().blocks.is_empty());
 }
 
 #[test]

@@ -6,69 +6,101 @@
 
 mod members;
 mod names;
+mod steps;
 
 use std::collections::BTreeMap;
 
 use job_report::metric::{self, Metric};
-use job_report::{Curves, Report};
+use job_report::{Curve, Curves, Node, Report};
 
-use self::members::{Form, Member};
+use self::members::{Form, Member, Series};
+use self::steps::Place;
 use super::writer::{Cells, Value, Writer};
 use super::{About, Error};
-
-/// What is known is of the job, not of its steps: it is in the step of the batch script.
-const STEP: &str = "Steps/batch";
-/// The only table of tasks of a node.
-const TASK: &str = "0";
 
 /// A member and the metrics that it is computed from; `None` if nobody measured them.
 type Sourced = (&'static Member, Option<&'static [&'static Metric]>);
 
+/// A series of SLURM's, and what its members are computed from.
+struct Sources {
+    series: &'static Series,
+    members: Vec<Sourced>,
+    of_gpus: Vec<Sourced>,
+    /// Those of steps and tasks, of which less is measured than of the job.
+    of_parts: Vec<Sourced>,
+}
+
+impl Sources {
+    /// `None` if nobody measured any of it.
+    fn of(series: &'static Series, curves: &Curves) -> Option<Self> {
+        let sourced = |members: &'static [Member], curves: &[Curve]| -> Vec<Sourced> {
+            members.iter().map(|member| (member, source(curves, member))).collect()
+        };
+        let mut found = Self {
+            series,
+            members: sourced(series.members, &curves.curves),
+            of_gpus: sourced(series.of_gpus, &curves.curves),
+            of_parts: sourced(series.members, &curves.of_parts),
+        };
+        found.of_gpus.retain(|(_, source)| source.is_some());
+        let any = found.members.iter().chain(&found.of_gpus).any(|(_, source)| source.is_some());
+        (series.of_tasks || any).then_some(found)
+    }
+
+    /// The columns of a table: of a node with so many GPUs, or of a part of it.
+    fn columns(&self, here: &Curves, gpus: Option<usize>, notes: &mut Notes) -> Vec<(String, Cells)> {
+        let mut columns = times(here);
+        let mut add = |name: String, (member, source): Sourced, gpu| {
+            let values = values(here, member, source, gpu);
+            notes.add(&format!("{}/{name}", self.series.name), source, &values);
+            columns.push((name, cells(member, &values)));
+        };
+        let members = if gpus.is_some() { &self.members } else { &self.of_parts };
+        members.iter().for_each(|sourced| add(sourced.0.name.to_owned(), *sourced, None));
+        // Nodes with fewer GPUs have fewer members.
+        for gpu in 0..gpus.unwrap_or(0) {
+            let of_gpus = self.of_gpus.iter();
+            of_gpus.for_each(|sourced| add(format!("GPU{gpu}{}", sourced.0.name), *sourced, Some(gpu)));
+        }
+        columns
+    }
+}
+
 pub(super) fn lay_out(report: &Report, about: &About, file: &mut impl Writer) -> Result<(), Error> {
     let job = &report.job;
     let curves = job.curves.as_ref().filter(|_| !job.nodes.is_empty()).ok_or(Error::NoSamples)?;
-    let sourced = |members: &'static [Member]| -> Vec<Sourced> {
-        members.iter().map(|member| (member, source(curves, member))).collect()
-    };
-    let mut series: Vec<_> = members::ALL
-        .iter()
-        .map(|series| (series, sourced(series.members), sourced(series.of_gpus)))
-        .collect();
-    series.iter_mut().for_each(|(_, _, of_gpus)| of_gpus.retain(|(_, source)| source.is_some()));
-    series.retain(|(series, members, of_gpus)| {
-        series.of_tasks || members.iter().chain(of_gpus).any(|(_, source)| source.is_some())
-    });
-
+    let series: Vec<_> = members::ALL.iter().filter_map(|series| Sources::of(series, curves)).collect();
     let mut notes = Notes::default();
     let folders = names::components(job.nodes.iter().map(|node| node.name.as_str()));
-    file.attribute("", "Number of Steps", Value::Int(1));
-    file.attribute(STEP, "Number of Nodes", int(job.nodes.len()));
-    for (index, (node, folder)) in job.nodes.iter().zip(&folders).enumerate() {
-        let path = format!("{STEP}/Nodes/{folder}");
-        let cpus = node.values.get(&metric::CPUS);
-        notes.count("CPUs per Task", "nodes", &[cpus]);
-        file.attribute(&path, "Node Index", int(index));
-        file.attribute(&path, "Node Name", Value::FixedText(node.name.clone()));
-        file.attribute(&path, "Number of Tasks", Value::Int(1));
-        file.attribute(&path, "CPUs per Task", Value::Int(i32::try_from(whole(cpus)).unwrap_or(i32::MAX)));
-        file.attribute(&path, "Start Time", Value::FixedText(names::ctime(curves.start)));
-        let here = of_node(curves, index);
-        for (series, members, of_gpus) in &series {
-            let mut columns = times(&here);
-            let mut add = |name: String, (member, source): Sourced, gpu| {
-                let values = values(&here, member, source, gpu);
-                notes.add(&format!("{}/{name}", series.name), source, &values);
-                columns.push((name, cells(member, &values)));
+    let steps = steps::of(job);
+    file.attribute("", "Number of Steps", int(steps.len()));
+    let groups = names::components(steps.iter().map(|step| step.name.as_str()));
+    for (step, group) in steps.iter().zip(groups) {
+        let group = format!("Steps/{group}");
+        file.attribute(&group, "Number of Nodes", int(step.nodes.len()));
+        for (index, place) in step.nodes.iter().enumerate() {
+            let Some((node, folder)) = job.nodes.get(place.node).zip(folders.get(place.node)) else {
+                continue;
             };
-            members.iter().for_each(|sourced| add(sourced.0.name.to_owned(), *sourced, None));
-            // Nodes with fewer GPUs have fewer members.
-            for gpu in 0..node.gpus.len() {
-                of_gpus
-                    .iter()
-                    .for_each(|sourced| add(format!("GPU{gpu}{}", sourced.0.name), *sourced, Some(gpu)));
+            let path = format!("{group}/Nodes/{folder}");
+            let bins = steps::seen(&steps::curves_of(curves, place.node, place.part));
+            let of = |part| steps::during(&steps::curves_of(curves, place.node, part), &bins);
+            let on_node = of(None);
+            describe((node, place), (index, on_node.start), &path, &mut notes, file);
+            for sources in &series {
+                let name = sources.series.name;
+                if sources.series.of_tasks {
+                    for (task, part) in &place.tasks {
+                        let gpus = part.is_none().then_some(node.gpus.len());
+                        let columns = sources.columns(&of(*part), gpus, &mut notes);
+                        file.table(&format!("{path}/{name}/{task}"), &columns, Vec::new())?;
+                    }
+                } else {
+                    // SLURM has the node's here, too: of steps nobody measures it.
+                    let columns = sources.columns(&on_node, Some(node.gpus.len()), &mut notes);
+                    file.table(&format!("{path}/{name}"), &columns, Vec::new())?;
+                }
             }
-            let below = if series.of_tasks { format!("/{TASK}") } else { String::new() };
-            file.table(&format!("{path}/{}{below}", series.name), &columns, Vec::new())?;
         }
     }
     file.attribute("", "jobledger:version", Value::Text(env!("CARGO_PKG_VERSION").to_owned()));
@@ -78,6 +110,25 @@ pub(super) fn lay_out(report: &Report, about: &About, file: &mut impl Writer) ->
     file.attribute("", "jobledger:absent", Value::Texts(notes.absent()));
     file.attribute("", "jobledger:measured", Value::Texts(notes.measured()));
     Ok(())
+}
+
+/// The attributes of a step on a node: which of its nodes it is, and when it began.
+fn describe(
+    (node, place): (&Node, &Place),
+    (index, begin): (usize, f64),
+    path: &str,
+    notes: &mut Notes,
+    file: &mut impl Writer,
+) {
+    let step = place.part.and_then(|part| node.parts.get(part)).map(|part| &part.values);
+    let cpus = step.unwrap_or(&node.values).get(&metric::CPUS);
+    notes.count("CPUs per Task", "steps on nodes", &[cpus]);
+    let of_each = whole(cpus) / u64::try_from(place.tasks.len().max(1)).unwrap_or(u64::MAX);
+    file.attribute(path, "Node Index", int(index));
+    file.attribute(path, "Node Name", Value::FixedText(node.name.clone()));
+    file.attribute(path, "Number of Tasks", int(place.tasks.len()));
+    file.attribute(path, "CPUs per Task", Value::Int(i32::try_from(of_each).unwrap_or(i32::MAX)));
+    file.attribute(path, "Start Time", Value::FixedText(names::ctime(begin)));
 }
 
 /// What a reader has to know of members: the layout has no room for it.
@@ -114,22 +165,18 @@ impl Notes {
     }
 }
 
-/// The metrics that a member is computed from: the first choice of which a node has all. `None` if nobody measured it.
-fn source(curves: &Curves, member: &Member) -> Option<&'static [&'static Metric]> {
-    let has = |node, metric: &Metric| curves.of(metric).any(|curve| curve.node == Some(node));
+/// The metrics that a member is computed from: the first choice of which a node, or a part of one, has all. `None` if nobody measured it.
+fn source(curves: &[Curve], member: &Member) -> Option<&'static [&'static Metric]> {
+    let has = |of: &Curve, metric: &Metric| {
+        let is_it = |curve: &Curve| curve.metric == metric && (curve.node, curve.part) == (of.node, of.part);
+        curves.iter().any(is_it)
+    };
     let measured = |metrics: &[&'static Metric]| {
         let first = metrics.first()?;
-        let mut nodes = curves.of(first).filter_map(|curve| curve.node);
-        nodes.find(|node| metrics.iter().all(|metric| has(*node, metric)))
+        let mut of_first = curves.iter().filter(|curve| curve.metric == *first && curve.node.is_some());
+        of_first.find(|of| metrics.iter().all(|metric| has(of, metric)))
     };
     member.from.iter().copied().find(|metrics| measured(metrics).is_some())
-}
-
-/// What was seen on a node.
-fn of_node(curves: &Curves, node: usize) -> Curves {
-    let Curves { start, end, step, .. } = *curves;
-    let here = curves.curves.iter().filter(|curve| curve.node == Some(node));
-    Curves { start, end, step, curves: here.cloned().collect() }
 }
 
 /// A metric on a node, of one of its GPUs or of all. `None` if there is no curve.

@@ -1,0 +1,69 @@
+//! SLURM's commands: their answers, and why there is none.
+
+use std::ffi::OsStr;
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use crate::text::harmless;
+
+/// How long a command may take where nobody waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// More is not read.
+const MOST_BYTES: u64 = 16 << 20;
+const MOST_BYTES_OF_ERRORS: u64 = 4096;
+
+/// What a command prints, its times in seconds since the epoch.
+///
+/// # Errors
+/// A line for a person, that begins with the command. `NotFound` if there is no such command, `TimedOut` if it took longer than `patience`.
+pub(crate) async fn ask<S: AsRef<OsStr>>(
+    program: &OsStr,
+    arguments: &[S],
+    patience: Duration,
+) -> io::Result<String> {
+    let failed = |kind, why: String| io::Error::new(kind, format!("{}: {why}", program.display()));
+    match tokio::time::timeout(patience, run(program, arguments)).await {
+        Ok(Ok(Ok(answer))) => Ok(String::from_utf8_lossy(&answer).into_owned()),
+        Ok(Ok(Err(says))) => Err(failed(io::ErrorKind::Other, says)),
+        Ok(Err(error)) => Err(failed(error.kind(), error.to_string())),
+        Err(_) => Err(failed(io::ErrorKind::TimedOut, format!("no answer in {} s", patience.as_secs_f64()))),
+    }
+}
+
+/// The answer, or what the command says of its failure.
+async fn run<S: AsRef<OsStr>>(program: &OsStr, arguments: &[S]) -> io::Result<Result<Vec<u8>, String>> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("SLURM_TIME_FORMAT", "%s")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let (answer, errors) = tokio::try_join!(
+        read(child.stdout.take(), MOST_BYTES),
+        read(child.stderr.take(), MOST_BYTES_OF_ERRORS)
+    )?;
+    let status = child.wait().await?;
+    if status.success() {
+        return Ok(Ok(answer));
+    }
+    let says = String::from_utf8_lossy(&errors);
+    let says = says.lines().next().unwrap_or_default();
+    // `sacct: error: Access denied` (src/common/log.c).
+    let says = says.split_once(": error: ").map_or(says, |(_, error)| error);
+    Ok(Err(if says.is_empty() { status.to_string() } else { harmless(says) }))
+}
+
+/// What comes, up to so many bytes. More is not waited for: the pipe is closed.
+async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    if let Some(from) = from {
+        from.take(most).read_to_end(&mut bytes).await?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,101 @@
+//! The steps of a job and their tasks, as SLURM's layout has them.
+
+use std::ops::Range;
+
+use job_report::{Curve, Curves, Job, Node, Part};
+
+/// The step of the batch script, which is the only one where steps are not known.
+const BATCH: &str = "batch";
+/// The only table of tasks of a step on a node where tasks are not known.
+const TASK: &str = "0";
+
+/// A step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Step {
+    /// The name of its group.
+    pub(super) name: String,
+    /// Where it ran.
+    pub(super) nodes: Vec<Place>,
+}
+
+/// A step on a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Index of the node.
+    pub(super) node: usize,
+    /// Index of the step among the parts of the node; `None` where it stands for the job.
+    pub(super) part: Option<usize>,
+    /// Names of the tables, and which parts of the node they are.
+    pub(super) tasks: Vec<(String, Option<usize>)>,
+}
+
+/// All steps, by name. Without steps that are known the job is the step of the batch script.
+pub(super) fn of(job: &Job) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut add = |name: String, place: Place| match steps.iter_mut().find(|step| step.name == name) {
+        Some(step) => step.nodes.push(place),
+        None => steps.push(Step { name, nodes: vec![place] }),
+    };
+    for (node, this) in job.nodes.iter().enumerate() {
+        let mut steps = this.parts.iter().enumerate().filter(|(_, part)| part.task.is_none()).peekable();
+        if steps.peek().is_none() {
+            add(BATCH.to_owned(), Place { node, part: None, tasks: vec![(TASK.to_owned(), None)] });
+        }
+        for (index, part) in steps {
+            let tasks = tasks(this, part, index);
+            add(number(&part.step), Place { node, part: Some(index), tasks });
+        }
+    }
+    steps
+}
+
+/// The tables of a step on a node. SLURM numbers tasks; what else is in a step's cgroup has no table.
+fn tasks(node: &Node, step: &Part, index: usize) -> Vec<(String, Option<usize>)> {
+    let is_task = |part: &Part| {
+        let number = part.task.as_deref().and_then(|task| task.parse::<u32>().ok());
+        number.filter(|_| part.step == step.step)
+    };
+    let tasks: Vec<_> = (node.parts.iter().enumerate())
+        .filter_map(|(index, part)| Some((is_task(part)?.to_string(), Some(index))))
+        .collect();
+    if tasks.is_empty() { vec![(TASK.to_owned(), Some(index))] } else { tasks }
+}
+
+/// SLURM's profile plugin writes the numbers of its own steps (slurm.h, `SLURM_EXTERN_CONT`, `SLURM_INTERACTIVE_STEP`).
+fn number(step: &str) -> String {
+    match step {
+        "extern" => "4294967292".to_owned(),
+        "interactive" => "4294967290".to_owned(),
+        step => step.to_owned(),
+    }
+}
+
+/// What was seen of a node, or of one of its parts.
+pub(super) fn curves_of(curves: &Curves, node: usize, part: Option<usize>) -> Curves {
+    let all = if part.is_some() { &curves.of_parts } else { &curves.curves };
+    let here = all.iter().filter(|curve| curve.node == Some(node) && curve.part == part);
+    Curves { curves: here.cloned().collect(), ..Curves::new(curves.start, curves.end, curves.step) }
+}
+
+/// The bins from the first to the last in which something was seen; all if nothing was.
+pub(super) fn seen(curves: &Curves) -> Range<usize> {
+    let seen = |bin: &usize| {
+        curves.curves.iter().any(|curve| curve.values.get(*bin).is_some_and(|value| value.is_finite()))
+    };
+    let bins = 0..curves.bins();
+    let (first, last) = (bins.clone().find(seen), bins.clone().rev().find(seen));
+    first.zip(last).map_or(bins, |(first, last)| first..last + 1)
+}
+
+/// These bins alone.
+pub(super) fn during(curves: &Curves, bins: &Range<usize>) -> Curves {
+    let edges: Vec<f64> = std::iter::once(curves.start).chain(curves.ends()).collect();
+    let edge = |bin: usize, otherwise| edges.get(bin).copied().unwrap_or(otherwise);
+    let (start, end) = (edge(bins.start, curves.start), edge(bins.end, curves.end));
+    let mut part = Curves::new(start, end, curves.step);
+    for curve in &curves.curves {
+        let values = curve.values.iter().copied().skip(bins.start).take(bins.len()).collect();
+        part.curves.push(Curve { values, ..curve.clone() });
+    }
+    part
+}

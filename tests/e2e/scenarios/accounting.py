@@ -1,0 +1,200 @@
+"""Reports beside SLURM's accounting: a real slurmdbd, sacct and AdminComment."""
+
+import base64
+import gzip
+import json
+import subprocess
+
+from testbed import accounting, beds, cache
+from testbed.context import close, equal, expect, scenario
+from testbed.processes import scratch, wait_for
+from testbed.reports import Ran
+
+from .report import SPIN
+
+_SCRIPT = cache.REPOSITORY / "slurm/slurmctld/jobledger-admincomment.sh"
+_INSTALLED = "/usr/share/jobledger/slurmctld/jobledger-admincomment.sh"
+_SETTINGS = "/etc/default/jobledger-slurm"
+_ACCOUNT = "physics"
+_SECONDS = 6
+
+_JOBS = {
+    # body of the script, options
+    "time limit": ("sleep 600", ["--time=1"]),
+    "cancelled": ("sleep 600", ["--time=10"]),
+    "requeued": ("test \"$SLURM_RESTART_COUNT\" = 1 && exit 4; sleep 600", ["--requeue", "--time=10"]),
+    "steps": (f"srun bash -c '{SPIN.format(_SECONDS)}'; srun bash -c '{SPIN.format(_SECONDS)}'; {SPIN.format(2)}", ["--time=1-00:00:00", "--job-name=two; steps"]),
+    "out of memory": ("tail /dev/zero; exit 0", ["--time=10"]),
+    "exit 3": ("exit 3", ["--time=10"]),
+    "array": ("exit $((SLURM_ARRAY_TASK_ID - 1))", ["--array=1-2", "--time=10"]),
+}
+_STATES = {
+    "time limit": "TIMEOUT",
+    "cancelled": "CANCELLED",
+    "requeued": "FAILED",
+    "steps": "COMPLETED",
+    "out of memory": "OUT_OF_MEMORY",
+    "exit 3": "FAILED",
+    "element 1": "COMPLETED",
+    "element 2": "FAILED",
+}
+_OF_JOBS = ("jobid", "jobidraw", "state", "exitcode", "submit", "eligible", "start", "end", "elapsedraw", "timelimitraw", "nnodes", "alloccpus",
+            "user", "account", "partition", "qos", "usercpu", "systemcpu", "admincomment", "jobname")
+
+
+def _unable(bed):
+    if bed.name != "vm-22.05-v2":
+        return "slurmdbd of this machine is 22.05's"
+    return None
+
+
+def _cpu_seconds(row):
+    """What a step used, by sacct's [D-][HH:]MM:SS[.mmm]."""
+    total = 0.0
+    for field in ("usercpu", "systemcpu"):
+        days, _, clock = row[field].rpartition("-")
+        seconds = 0.0
+        for part in clock.split(":"):
+            seconds = seconds * 60 + float(part)
+        total += int(days or 0) * 86_400 + seconds
+    return total
+
+
+def _check_job(kind, reported, row):
+    """What the accounting has of a run."""
+    job, ended = reported["job"], reported["job"]["ended"]
+    code, signal = map(int, row["exitcode"].split(":"))
+    equal(f"{kind}: state", row["state"].split()[0], _STATES[kind])
+    equal(f"{kind}: end", (ended["state"], ended["origin"], ended["exit_code"], ended["signal"] or 0), (_STATES[kind], "accounting", code, signal))
+    equal(f"{kind}: time limit", job["time_limit"], int(row["timelimitraw"]) * 60)
+    equal(f"{kind}: nodes", (job["nodes_allocated"], reported["numbers"]["cpus"]), (int(row["nnodes"]), int(row["alloccpus"])))
+    who = job["identity"]
+    equal(f"{kind}: who", [who[key] for key in ("user", "account", "partition", "name")],
+          [row[key] for key in ("user", "account", "partition", "jobname")])
+    equal(f"{kind}: account", row["account"], _ACCOUNT)
+    waited = int(row["start"]) - max(int(row["submit"]), int(row["eligible"]))
+    equal(f"{kind}: time in the queue", job["queued_seconds"], max(waited, 0))
+    # SLURM counts from the allocation, before the prolog, and in whole seconds.
+    elapsed = reported["numbers"]["elapsed_seconds"]
+    expect(elapsed <= int(row["elapsedraw"]) + 2, f"{kind}: {elapsed} s, {row['elapsedraw']} s by sacct")
+
+
+def _check_seff(seff, reported, row, tasks):
+    """The words and formulas of seff, from sacct's numbers. It has no CPU time of slurmstepd."""
+    lines = dict(line.split(": ", 1) for line in seff.splitlines())
+    equal("seff: job, state", (lines["Job ID"], lines["State"]), (row["jobid"], "COMPLETED (exit code 0)"))
+    equal("seff: cores", lines["Cores"], row["alloccpus"])
+    numbers = reported["numbers"]
+    used, held = numbers["cpu_seconds"], numbers["cpu_allocated_seconds"]
+    printed = float(lines["CPU Efficiency"].split("%")[0])
+    close("seff: efficiency", printed, 100 * used / held, 0.011)
+    of_tasks, elapsed = sum(tasks.values()), int(row["elapsedraw"])
+    expect(of_tasks < used < of_tasks + 20, f"{used} CPU seconds, {of_tasks} of tasks")
+    expect(0 <= elapsed * int(row["alloccpus"]) - held <= 20 * int(row["alloccpus"]), f"held CPUs for {held} s, {elapsed} s by sacct")
+
+
+def _tasks(server, jobid):
+    """CPU seconds of tasks, by step."""
+    found = server.query(f'sum by (step) (max_over_time(jobledger_task_cpu_seconds_total{{jobid="{jobid}"}}[1h]))')
+    return {labels["step"]: value for labels, value in found}
+
+
+def _prepare(context, server, directory):
+    """The program and the epilog on slurmctld's machine."""
+    bed = context.bed
+    subprocess.run(["strip", "-o", directory / "jobledger", context.options.cli], check=True)
+    bed.agent.put("/usr/bin/jobledger", (directory / "jobledger").read_bytes(), 0o755)
+    bed.agent.put(_INSTALLED, _SCRIPT.read_bytes(), 0o755)
+    address, port = bed.forward("prometheus", int(server.address.rpartition(":")[2]))
+    bed.agent.put(_SETTINGS, f"export JOBLEDGER_URL=http://{address}:{port}\n".encode())
+
+
+@scenario(beds.ONCE, unable=_unable, seconds=220)
+def accounts(context):
+    """Reports have what sacct has of jobs that ended in every way, tasks used what sacct says, and AdminComment has each job's summary."""
+    bed, slurm, user = context.bed, context.slurm, context.bed.users[0]
+    with context.exporter("--jobs.steps"), context.prometheus(interval=5) as server, accounting.start(
+            bed, {_ACCOUNT: [user.name]}, f"EpilogSlurmctld={_INSTALLED}") as database:
+        _prepare(context, server, bed.directory)
+        try:
+            requests = [(user, body, ["--mem=60", *options]) for body, options in _JOBS.values()]
+            ids = dict(zip(_JOBS, slurm.submit_all(requests)))
+            for kind in ("cancelled", "requeued"):
+                slurm.wait_running(1, JobId=str(ids[kind]))
+            seen = f'count(jobledger_job_cpus{{jobid=~"{ids["cancelled"]}|{ids["requeued"]}"}}) == 2'
+            wait_for("both to be scraped", lambda: server.query(seen))
+            bed.run(f"scancel {ids['cancelled']}; scontrol requeue {ids['requeued']}")
+            wait_for("the job to wait again", lambda: slurm.job(ids["requeued"])["JobState"] == "PENDING", 120)
+            bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
+            slurm.wait_over(ids.values())
+            names = {kind: str(jobid) for kind, jobid in ids.items() if kind != "array"}
+            names |= {f"element {task}": f"{ids['array']}_{task}" for task in (1, 2)}
+            _check_all(context, server, database, names)
+        finally:
+            bed.run(f"rm -f /usr/bin/jobledger {_INSTALLED} {_SETTINGS}")
+
+
+_POLICIES = """history = "{directory}/history"
+[mails]
+workdays = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+[summary]
+coordinators_of_slurm = true
+[[policy]]
+name = "cores"
+says = "These jobs had cores"
+measure = "core_hours"
+mail = false
+"""
+
+
+def _check_coordinators(context, server, database):
+    """The coordinator of an account gets its table."""
+    with scratch("jobledger-digest") as directory:
+        policies, config = directory / "digest.toml", directory / "jobledger.toml"
+        policies.write_text(_POLICIES.format(directory=directory))
+        config.write_text('[mail]\ndomain = "example.org"\n')
+        ran = Ran(context.options.cli, f"http://{server.address}", f"--config={config}", "digest", f"--policies={policies}", "--dry-run",
+                  **database.environment)
+    equal("the digest", (ran.status, ran.err), (0, ""))
+    user = context.bed.users[0].name
+    expect(ran.out.startswith(f"To: {user}@example.org\nSubject: What jobs of account {_ACCOUNT} had and did not use\n"), f"the digest: {ran.out}")
+    expect(any(line.split()[:1] == [user] for line in ran.out.splitlines()), f"{user} is not in {ran.out}")
+
+
+def _check_all(context, server, database, names):
+    def report(name, *arguments):
+        ran = Ran(context.options.cli, f"http://{server.address}", "report", name, *arguments, **database.environment)
+        equal(f"job {name}: status and errors", (ran.status, ran.err), (0, ""))
+        return ran
+
+    def row(name):
+        """That of the last run."""
+        jobs = [row for row in database.sacct(name, *_OF_JOBS) if row["jobid"] == name]
+        return max(jobs, key=lambda job: int(job["start"]))
+
+    def all_right():
+        for kind, name in names.items():
+            _check_job(kind, report(name, "--format=json").json(), row(name))
+        return True
+
+    wait_for("the reports to be right", all_right, interval=2)
+
+    steps = names["steps"]
+    by_step = {each["jobid"].partition(".")[2]: _cpu_seconds(each) for each in database.sacct(steps, "jobid", "usercpu", "systemcpu") if "." in each["jobid"]}
+    tasks = _tasks(server, steps)
+    print("steps", tasks, by_step)
+    equal("steps", set(tasks), set(by_step))
+    for step, used in by_step.items():
+        close(f"step {step}: CPU seconds of tasks, and by sacct", tasks[step], used, 0.01 * used + 0.05)
+    _check_seff(report(steps, "--format=seff").out, report(steps, "--format=json").json(), row(steps), tasks)
+
+    def stored():
+        for kind, name in names.items():
+            blob = row(name)["admincomment"]
+            expect(blob.startswith("JS1:"), f"{kind}: AdminComment {blob[:80]!r}")
+        return True
+
+    wait_for("the summaries to be stored", stored, interval=2)
+    _check_coordinators(context, server, database)
+    content = row(steps)["admincomment"].removeprefix("JS1:")
+    equal("the summary", json.loads(gzip.decompress(base64.b64decode(content))), report(steps, "--format=jobstats-json").json())

@@ -1,0 +1,119 @@
+"""SLURM's accounting: slurmdbd and its database on this machine, for the slurmctld of a virtual one of the same version."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+from . import packages
+from .processes import connects, free_ports, running, scratch, wait_for
+
+# slurmdbd takes messages from root and from this user alone, and runs as it. Debian gives it the same number on all machines.
+_USER = "slurm"
+_DBD = """AuthType=auth/munge
+AuthInfo=socket={munge}
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser=slurm
+LogFile={home}/slurmdbd.log
+PidFile={home}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct_db
+"""
+_CLIENT = """ClusterName={cluster}
+SlurmctldHost=localhost(127.0.0.1)
+SlurmUser=slurm
+AuthType=auth/munge
+AuthInfo=socket={munge}
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+"""
+_CONFIG = "/etc/slurm/slurm.conf"
+
+
+class Accounting:
+    """A running slurmdbd."""
+
+    def __init__(self, config, cluster):
+        # For SLURM's commands on this machine.
+        self.environment = {"SLURM_CONF": str(config)}
+        self.cluster = cluster
+
+    def command(self, *words):
+        """The output of one of SLURM's commands on this machine."""
+        done = subprocess.run(words, env=os.environ | self.environment, capture_output=True, text=True, timeout=120, check=True)
+        return done.stdout
+
+    def sacct(self, job, *fields):
+        """Rows of the fields: the job, then its steps. Times are seconds since the epoch."""
+        text = self.command("env", "SLURM_TIME_FORMAT=%s", "sacct", "--parsable2", "--noheader", "--duplicates",
+                            f"--format={','.join(fields)}", f"--jobs={job}")
+        return [dict(zip(fields, line.split("|"))) for line in text.splitlines()]
+
+
+@contextlib.contextmanager
+def start(bed, accounts, *settings):
+    """Accounting for a virtual machine with these accounts and their users, the first of whom is coordinator, for a with block.
+    Other lines of slurm.conf may be given. slurmctld starts again before and after the block."""
+    packages.check("accounting")
+    with scratch("jobledger-accounting") as home, contextlib.ExitStack() as stack:
+        shutil.chown(home, _USER, _USER)
+        key, munge, database = home / "munge.key", home / "munge.socket", home / "mysqld.sock"
+        key.write_bytes(bed.agent.get("/etc/munge/munge.key"))
+        key.chmod(0o400)
+        (port,) = free_ports(1)
+        cluster = bed.run(f"sed -n 's/^ClusterName=//p' {_CONFIG}").strip()
+        values = {"munge": munge, "home": home, "port": port, "cluster": cluster}
+        for name, text in (("slurmdbd.conf", _DBD), ("slurm.conf", _CLIENT)):
+            path = home / name
+            path.write_text(text.format(**values))
+            shutil.chown(path, _USER, _USER)
+            path.chmod(0o600 if name == "slurmdbd.conf" else 0o644)
+        found = Accounting(home / "slurm.conf", cluster)
+        stack.enter_context(running(
+            ["munged", "-F", "--force", f"--key-file={key}", f"--socket={munge}", f"--pid-file={home}/munge.pid",
+             f"--log-file={home}/munge.log", f"--seed-file={home}/munge.seed"], home / "munged.out"))
+        _start_database(home, database, stack)
+        environment = os.environ | found.environment | {"MYSQL_UNIX_PORT": str(database)}
+        stack.enter_context(running(["slurmdbd", "-D"], home / "slurmdbd.out", env=environment))
+        wait_for("slurmdbd", lambda: connects(port))
+        # slurmdbd informs a slurmctld of changes where it registered, and the machine is not there: all is set before it registers.
+        found.command("sacctmgr", "--immediate", "add", "cluster", cluster)
+        for account, users in accounts.items():
+            found.command("sacctmgr", "--immediate", "add", "account", account)
+            for user in users:
+                found.command("sacctmgr", "--immediate", "add", "user", user, f"account={account}")
+            found.command("sacctmgr", "--immediate", "add", "coordinator", f"account={account}", f"names={users[0]}")
+        address, port = bed.forward("slurmdbd", port)
+        before = bed.agent.get(_CONFIG)
+        stack.callback(_configure, bed, before)
+        others = [line for line in before.decode().splitlines() if not line.startswith("AccountingStorage")]
+        own = ["AccountingStorageType=accounting_storage/slurmdbd", f"AccountingStorageHost={address}", f"AccountingStoragePort={port}"]
+        _configure(bed, "\n".join([*others, *own, *settings, ""]).encode())
+        wait_for("slurmctld to register", lambda: found.command("sacctmgr", "--noheader", "--parsable2", "show", "cluster",
+                                                                "format=controlhost").strip())
+        yield found
+
+
+def _start_database(home, database, stack):
+    """Without users and passwords: nobody else may look into its directory."""
+    data = home / "data"
+    data.mkdir(mode=0o700)
+    shutil.chown(data, _USER, _USER)
+    options = ["--no-defaults", f"--datadir={data}", f"--user={_USER}"]
+    subprocess.run(["mariadb-install-db", *options, "--skip-test-db", "--skip-name-resolve"], check=True, capture_output=True)
+    stack.enter_context(running(
+        ["mariadbd", *options, f"--socket={database}", "--skip-networking", "--skip-grant-tables", "--innodb-buffer-pool-size=64M",
+         "--innodb-flush-log-at-trx-commit=0", "--innodb-lock-wait-timeout=900"], home / "mariadbd.log"))
+    wait_for("the database", lambda: "ready for connections" in (home / "mariadbd.log").read_text())
+
+
+def _configure(bed, content):
+    bed.run("systemctl stop slurmctld")
+    bed.agent.put(_CONFIG, content)
+    bed.run("systemctl start slurmctld")
+    bed.wait_up(bed.nodes[0])
