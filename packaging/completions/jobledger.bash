@@ -442,7 +442,7 @@ _jobledger() {
                     return 0
                     ;;
                 --by)
-                    COMPREPLY=($(compgen -W "node gpu job" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "node gpu job step task" -- "${cur}"))
                     return 0
                     ;;
                 --metrics)

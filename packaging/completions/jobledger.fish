@@ -216,7 +216,9 @@ clustercockpit\t'ClusterCockpit\'s job archive'
 supremm\t'The summary that XDMoD reads'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l by -d 'What a row of .csv and .parquet is of' -r -f -a "node\t'A node'
 gpu\t'A GPU'
-job\t'The job'"
+job\t'The job'
+step\t'A step on a node, where the exporter publishes steps'
+task\t'A task of a step, where the exporter publishes tasks'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -s m -l metrics -d 'Which metrics, * stands for any text [default: all]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l step -d 'Seconds between two values [default: 60, of a recording as it was recorded]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand export" -l run -d 'Which run of a requeued job, from 1 [default: the last]' -r

@@ -35,6 +35,11 @@ jobledger_job_cpus{{jobid="7"}} 4
 jobledger_job_allocated_cpu_seconds_total{{jobid="7"}} {4 * ran:.3f}
 jobledger_job_cpu_seconds_total{{jobid="7",mode="user"}} {2.5 * ran:.3f}
 jobledger_job_cpu_seconds_total{{jobid="7",mode="system"}} {0.5 * ran:.3f}
+jobledger_step_cpu_seconds_total{{jobid="7",step="batch",mode="user"}} {0.5 * ran:.3f}
+jobledger_step_cpu_seconds_total{{jobid="7",step="0",mode="user"}} {2 * ran:.3f}
+jobledger_step_cpu_seconds_total{{jobid="7",step="0",mode="system"}} {0.5 * ran:.3f}
+jobledger_step_memory_peak_bytes{{jobid="7",step="0"}} {2 * GIB}
+jobledger_task_cpu_seconds_total{{jobid="7",step="0",task="1",mode="user"}} {2 * ran:.3f}
 jobledger_job_memory_anon_bytes{{jobid="7"}} {2 * GIB}
 jobledger_job_memory_shmem_bytes{{jobid="7"}} {GIB}
 jobledger_job_memory_limit_bytes{{jobid="7"}} {8 * GIB}
@@ -143,8 +148,20 @@ class Recordings(unittest.TestCase):
             (gpu,) = node["gpus"]
             self.assertAlmostEqual(gpu["values"]["gpu_busy_seconds"], 0.25 * ran, places=1)
             self.assertEqual((gpu["uuid"], gpu["model"]), ("GPU-a", "H100"))
+            parts = [(part["step"], part["task"], round(part["values"]["cpu_seconds"] / ran, 1)) for part in node["parts"]]
+            self.assertEqual(parts, [("batch", None, 0.5), ("0", None, 2.5), ("0", "1", 2)])
+            self.assertEqual(node["parts"][1]["values"]["memory_peak_bytes"], 2 * GIB)
         with server_of_files(*files) as server:
-            online = self.run_it("report", "7", "--format=json", "--no-sacct", url=f"http://{server.address}").json()
+            url = f"http://{server.address}"
+            online = self.run_it("report", "7", "--format=json", "--no-sacct", url=url).json()
+            out = self.directory / "tasks.csv"
+            ran = self.run_it("export", "7", "--by=task", "--step=15", "--metrics=cpu_seconds", "--output", out, "--no-sacct", url=url)
+            self.assertIn(ran.status, (0, 4), ran.err)
+        heads, *rows = [line.split(",") for line in out.read_text().splitlines()]
+        self.assertEqual(heads, ["time", "node", "step", "task", "cpu_seconds_per_second"])
+        self.assertEqual({tuple(row[1:4]) for row in rows}, {("n1", "0", "1"), ("n2", "0", "1")})
+        # It was there at the first reading, so it began with the job.
+        self.assertAlmostEqual(float(rows[0][4]), 2, places=1)
         # A server knows how often it scrapes. It is asked for what was held, and for curves, at times that are 15 seconds apart at least.
         for document in (offline, online):
             for key in ("curves", "quality", "advice"):

@@ -356,6 +356,65 @@ mod tests {
         assert!(of_n2.values[12..].iter().all(|value| value.is_nan()), "{:?}", of_n2.values);
     }
 
+    /// Step 0 with two tasks runs from 1033 to 1067 on 1.2 CPUs, and is read every 5 s from 1035 on; its counters remain.
+    fn with_step(node: &str, text: &str) -> String {
+        let mut more = String::new();
+        for time in (1035..=1100_u32).step_by(5) {
+            let mut put = |name: &str, labels: &str, value: f64| {
+                writeln!(more, "{name}{{jobid=\"7\",step=\"0\",{labels}instance=\"{node}\"}} {value} {time}")
+                    .unwrap();
+            };
+            let ran = f64::from(time.min(1067) - 1033);
+            put("jobledger_step_cpu_seconds_total", "mode=\"user\",", ran);
+            put("jobledger_step_cpu_seconds_total", "mode=\"system\",", ran / 5.0);
+            put("jobledger_task_cpu_seconds_total", "task=\"1\",mode=\"user\",", ran / 2.0);
+            put("jobledger_task_cpu_seconds_total", "task=\"0\",mode=\"user\",", ran / 4.0);
+            if time < 1067 {
+                put("jobledger_step_processes", "", 3.0);
+            }
+        }
+        text.replace("# EOF\n", &(more + "# EOF\n"))
+    }
+
+    #[tokio::test]
+    async fn steps_and_tasks_are_apart_from_the_job() {
+        let text = with_step("n1", &recording("n1", 1100, false));
+        let recordings = Recordings::new([text.as_str()], THRESHOLDS.clone(), 1e6);
+        let id = recordings.job().unwrap();
+        let curves = [&metric::CPU_SECONDS, &metric::PROCESSES];
+        let wanted = Wanted {
+            id: &id,
+            run: WhichRun::Last,
+            bins: 100,
+            step: None,
+            curves: &curves,
+            parts: Parts::Curves,
+        };
+        let job = recordings.report(&wanted).await.unwrap().job;
+        let parts: Vec<_> = job.nodes[0]
+            .parts
+            .iter()
+            .map(|part| (part.step.as_str(), part.task.as_deref(), part.values.get(&metric::CPU_SECONDS)))
+            .collect();
+        let expected =
+            [("0", None, Some(34.0 * 1.2)), ("0", Some("0"), Some(8.5)), ("0", Some("1"), Some(17.0))];
+        assert_eq!(parts, expected);
+        assert_eq!(job.nodes[0].values.get(&metric::CPU_SECONDS), Some(150.0));
+        let curves = job.curves.unwrap();
+        assert_eq!((curves.step, curves.curves.len(), curves.of_parts.len()), (5.0, 1, 4));
+        let used = curves
+            .of_parts
+            .iter()
+            .find(|curve| curve.metric == &metric::CPU_SECONDS && curve.part == Some(0));
+        let used: Vec<f64> =
+            used.unwrap().values.iter().map(|value| (value * 100.0).round() / 100.0).collect();
+        // It began between 1030 and 1035, and ended between 1065 and 1070.
+        assert!(used[..6].iter().chain(&used[14..]).all(|value| value.is_nan()), "{used:?}");
+        assert_eq!(used[6..14], [0.48, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 0.48]);
+        let none = recordings.report(&Wanted { parts: Parts::None, ..wanted }).await.unwrap().job;
+        assert!(none.nodes[0].parts.is_empty() && none.curves.unwrap().of_parts.is_empty());
+    }
+
     #[tokio::test]
     async fn a_job_runs_while_it_is_recorded() {
         let text = recording("n1", 1100, false);

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from . import packages
-from .processes import connects, free_ports, running, scratch, wait_for
+from .processes import Failure, connects, free_ports, running, scratch, wait_for
 
 # slurmdbd takes messages from root and from this user alone, and runs as it. Debian gives it the same number on all machines.
 _USER = "slurm"
@@ -31,6 +31,7 @@ AuthInfo=socket={munge}
 AccountingStorageType=accounting_storage/slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePort={port}
+AccountingStoragePass={munge}
 """
 _CONFIG = "/etc/slurm/slurm.conf"
 
@@ -45,7 +46,9 @@ class Accounting:
 
     def command(self, *words):
         """The output of one of SLURM's commands on this machine."""
-        done = subprocess.run(words, env=os.environ | self.environment, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(words, env=os.environ | self.environment, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode:
+            raise Failure(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
 
     def sacct(self, job, *fields):
@@ -62,7 +65,7 @@ def start(bed, accounts, *settings):
     packages.check("accounting")
     with scratch("jobledger-accounting") as home, contextlib.ExitStack() as stack:
         shutil.chown(home, _USER, _USER)
-        key, munge, database = home / "munge.key", home / "munge.socket", home / "mysqld.sock"
+        key, munge, database = home / "munge.key", home / "munge.socket", home / "data/mysqld.sock"
         key.write_bytes(bed.agent.get("/etc/munge/munge.key"))
         key.chmod(0o400)
         (port,) = free_ports(1)
