@@ -16,13 +16,14 @@ use jobledger_testkit::cgroups::{Site, accounting_v1, attach, make_groups, remov
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::scratch::Scratch;
-use jobledger_testkit::stepd::Step;
+use jobledger_testkit::stepd::{Record, Step};
 use jobledger_testkit::tools::tool;
 use jobledger_testkit::wait::QUIET;
 use jobledger_testkit::{eventually, http};
 use rustix::process::{Pid, Signal, kill_process};
 
 const FIRST_ID: u32 = 40_000;
+const CPU_SECONDS: &str = "jobledger_job_cpu_seconds_total";
 /// The time of each job is rounded down to a microsecond, so what is unexplained has one of every job that runs.
 const ROUNDING: u64 = 50;
 
@@ -47,7 +48,7 @@ fn of_job(now: &Exposition, family: &str, id: u32) -> Option<u64> {
 }
 
 fn cpu_usec(now: &Exposition, id: u32) -> u64 {
-    of_job(now, "jobledger_job_cpu_seconds_total", id).unwrap_or(0)
+    of_job(now, CPU_SECONDS, id).unwrap_or(0)
 }
 
 fn start(site: &Site) -> Exporter {
@@ -88,7 +89,7 @@ fn history(site: &Site, jobs: u32, paused: bool) -> (u32, u64, u64, u64) {
     drop(scrape(&exporter));
     let pid = Pid::from_raw(exporter.pid().cast_signed()).unwrap();
     let over = AtomicBool::new(false);
-    let used: Vec<(u32, u64)> = thread::scope(|scope| {
+    let used: Vec<(u32, Record)> = thread::scope(|scope| {
         scope.spawn(|| {
             for turn in 1.. {
                 if over.load(Ordering::Relaxed) {
@@ -110,7 +111,7 @@ fn history(site: &Site, jobs: u32, paused: bool) -> (u32, u64, u64, u64) {
             thread::sleep(Duration::from_millis(scattered(number, 7919, 140)));
         }
         let records = running.into_iter().map(|(id, job)| (id, job.join().unwrap()));
-        let used = records.map(|(id, record)| (id, record.job_usec.unwrap())).collect();
+        let used = records.collect();
         over.store(true, Ordering::Relaxed);
         used
     });
@@ -126,11 +127,16 @@ fn history(site: &Site, jobs: u32, paused: bool) -> (u32, u64, u64, u64) {
     let mut exported_of_all = 0;
     for (id, used) in &used {
         let exported = cpu_usec(&now, *id);
-        assert!(exported <= used + ROUNDING, "job {id}: {exported} us exported of {used}");
+        let parts: Vec<_> =
+            now.named(CPU_SECONDS).filter(|s| s.label("jobid") == Some(&id.to_string())).collect();
+        assert!(
+            exported <= used.job_usec.unwrap() + ROUNDING,
+            "job {id}: {exported} us exported of {used:?}: {parts:?}"
+        );
         exported_of_all += exported;
     }
     let unattributed = balance(&now, exported_of_all);
-    (jobs, used.iter().map(|(_, used)| used).sum(), exported_of_all, unattributed)
+    (jobs, used.iter().filter_map(|(_, used)| used.job_usec).sum(), exported_of_all, unattributed)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "seconds of CPU time in a test")]

@@ -1,6 +1,7 @@
 """Reports beside SLURM's accounting: a real slurmdbd, sacct and AdminComment."""
 
 import base64
+import contextlib
 import gzip
 import json
 import subprocess
@@ -23,7 +24,7 @@ _JOBS = {
     "time limit": ("sleep 600", ["--time=1"]),
     "cancelled": ("sleep 600", ["--time=10"]),
     "requeued": ("test \"$SLURM_RESTART_COUNT\" = 1 && exit 4; sleep 600", ["--requeue", "--time=10"]),
-    "steps": (f"srun bash -c '{SPIN.format(_SECONDS)}'; srun bash -c '{SPIN.format(_SECONDS)}'; {SPIN.format(2)}", ["--time=1-00:00:00", "--job-name=two; steps"]),
+    "steps": (f"srun bash -c '{SPIN.format(_SECONDS)}'; srun bash -c '{SPIN.format(_SECONDS)}'; {SPIN.format(2)}; sleep 40", ["--time=1-00:00:00", "--job-name=two; steps"]),
     "out of memory": ("tail /dev/zero; exit 0", ["--time=10"]),
     "exit 3": ("exit 3", ["--time=10"]),
     "array": ("exit $((SLURM_ARRAY_TASK_ID - 1))", ["--array=1-2", "--time=10"]),
@@ -63,6 +64,7 @@ def _cpu_seconds(row):
 def _check_job(kind, reported, row):
     """What the accounting has of a run."""
     job, ended = reported["job"], reported["job"]["ended"]
+    expect(ended, f"{kind}: {row['state']} by sacct, no end in the report")
     code, signal = map(int, row["exitcode"].split(":"))
     equal(f"{kind}: state", row["state"].split()[0], _STATES[kind])
     equal(f"{kind}: end", (ended["state"], ended["origin"], ended["exit_code"], ended["signal"] or 0), (_STATES[kind], "accounting", code, signal))
@@ -74,9 +76,9 @@ def _check_job(kind, reported, row):
     equal(f"{kind}: account", row["account"], _ACCOUNT)
     waited = int(row["start"]) - max(int(row["submit"]), int(row["eligible"]))
     equal(f"{kind}: time in the queue", job["queued_seconds"], max(waited, 0))
-    # SLURM counts from the allocation, before the prolog, and in whole seconds.
+    # SLURM counts from the allocation, before the prolog, to the message that the job is done, after which slurmstepd removes its cgroup.
     elapsed = reported["numbers"]["elapsed_seconds"]
-    expect(elapsed <= int(row["elapsedraw"]) + 2, f"{kind}: {elapsed} s, {row['elapsedraw']} s by sacct")
+    expect(elapsed <= int(row["elapsedraw"]) + 20, f"{kind}: {elapsed} s, {row['elapsedraw']} s by sacct")
 
 
 def _check_seff(seff, reported, row, tasks):
@@ -84,13 +86,13 @@ def _check_seff(seff, reported, row, tasks):
     lines = dict(line.split(": ", 1) for line in seff.splitlines())
     equal("seff: job, state", (lines["Job ID"], lines["State"]), (row["jobid"], "COMPLETED (exit code 0)"))
     equal("seff: cores", lines["Cores"], row["alloccpus"])
-    numbers = reported["numbers"]
-    used, held = numbers["cpu_seconds"], numbers["cpu_allocated_seconds"]
+    (node,) = reported["job"]["nodes"]
+    used, held = node["values"]["cpu_seconds"], node["values"]["cpu_allocated_seconds"]
     printed = float(lines["CPU Efficiency"].split("%")[0])
     close("seff: efficiency", printed, 100 * used / held, 0.011)
     of_tasks, elapsed = sum(tasks.values()), int(row["elapsedraw"])
     expect(of_tasks < used < of_tasks + 20, f"{used} CPU seconds, {of_tasks} of tasks")
-    expect(0 <= elapsed * int(row["alloccpus"]) - held <= 20 * int(row["alloccpus"]), f"held CPUs for {held} s, {elapsed} s by sacct")
+    close("CPU time held, and by sacct", held, elapsed * int(row["alloccpus"]), 20 * int(row["alloccpus"]))
 
 
 def _tasks(server, jobid):
@@ -99,39 +101,41 @@ def _tasks(server, jobid):
     return {labels["step"]: value for labels, value in found}
 
 
-def _prepare(context, server, directory):
-    """The program and the epilog on slurmctld's machine."""
+@contextlib.contextmanager
+def _installed(context, server):
+    """The program and the epilog on slurmctld's machine, for a with block."""
     bed = context.bed
-    subprocess.run(["strip", "-o", directory / "jobledger", context.options.cli], check=True)
-    bed.agent.put("/usr/bin/jobledger", (directory / "jobledger").read_bytes(), 0o755)
+    with scratch("jobledger-stripped") as directory:
+        subprocess.run(["strip", "-o", directory / "jobledger", context.options.cli], check=True)
+        bed.agent.put("/usr/bin/jobledger", (directory / "jobledger").read_bytes(), 0o755)
     bed.agent.put(_INSTALLED, _SCRIPT.read_bytes(), 0o755)
     address, port = bed.forward("prometheus", int(server.address.rpartition(":")[2]))
     bed.agent.put(_SETTINGS, f"export JOBLEDGER_URL=http://{address}:{port}\n".encode())
+    try:
+        yield
+    finally:
+        bed.run(f"rm -f /usr/bin/jobledger {_INSTALLED} {_SETTINGS}")
 
 
 @scenario(beds.ONCE, unable=_unable, seconds=220)
 def accounts(context):
     """Reports have what sacct has of jobs that ended in every way, tasks used what sacct says, and AdminComment has each job's summary."""
     bed, slurm, user = context.bed, context.slurm, context.bed.users[0]
-    with context.exporter("--jobs.steps"), context.prometheus(interval=5) as server, accounting.start(
+    with context.exporter("--jobs.steps", "--jobs.tasks"), context.prometheus(interval=5) as server, _installed(context, server), accounting.start(
             bed, {_ACCOUNT: [user.name]}, f"EpilogSlurmctld={_INSTALLED}") as database:
-        _prepare(context, server, bed.directory)
-        try:
-            requests = [(user, body, ["--mem=60", *options]) for body, options in _JOBS.values()]
-            ids = dict(zip(_JOBS, slurm.submit_all(requests)))
-            for kind in ("cancelled", "requeued"):
-                slurm.wait_running(1, JobId=str(ids[kind]))
-            seen = f'count(jobledger_job_cpus{{jobid=~"{ids["cancelled"]}|{ids["requeued"]}"}}) == 2'
-            wait_for("both to be scraped", lambda: server.query(seen))
-            bed.run(f"scancel {ids['cancelled']}; scontrol requeue {ids['requeued']}")
-            wait_for("the job to wait again", lambda: slurm.job(ids["requeued"])["JobState"] == "PENDING", 120)
-            bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
-            slurm.wait_over(ids.values())
-            names = {kind: str(jobid) for kind, jobid in ids.items() if kind != "array"}
-            names |= {f"element {task}": f"{ids['array']}_{task}" for task in (1, 2)}
-            _check_all(context, server, database, names)
-        finally:
-            bed.run(f"rm -f /usr/bin/jobledger {_INSTALLED} {_SETTINGS}")
+        requests = [(user, body, ["--mem=60", *options]) for body, options in _JOBS.values()]
+        ids = dict(zip(_JOBS, slurm.submit_all(requests)))
+        for kind in ("cancelled", "requeued"):
+            slurm.wait_running(1, JobId=str(ids[kind]))
+        seen = f'count(jobledger_job_cpus{{jobid=~"{ids["cancelled"]}|{ids["requeued"]}"}}) == 2'
+        wait_for("both to be scraped", lambda: server.query(seen))
+        bed.run(f"scancel {ids['cancelled']}; scontrol requeue {ids['requeued']}")
+        wait_for("the job to wait again", lambda: slurm.job(ids["requeued"])["JobState"] == "PENDING", 120)
+        bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
+        slurm.wait_over(ids.values())
+        names = {kind: str(jobid) for kind, jobid in ids.items() if kind != "array"}
+        names |= {f"element {task}": f"{ids['array']}_{task}" for task in (1, 2)}
+        _check_all(context, server, database, names)
 
 
 _POLICIES = """history = "{directory}/history"
@@ -170,6 +174,7 @@ def _check_all(context, server, database, names):
     def row(name):
         """That of the last run."""
         jobs = [row for row in database.sacct(name, *_OF_JOBS) if row["jobid"] == name]
+        expect(jobs, f"sacct has no job {name}")
         return max(jobs, key=lambda job: int(job["start"]))
 
     def all_right():
@@ -182,8 +187,9 @@ def _check_all(context, server, database, names):
     steps = names["steps"]
     by_step = {each["jobid"].partition(".")[2]: _cpu_seconds(each) for each in database.sacct(steps, "jobid", "usercpu", "systemcpu") if "." in each["jobid"]}
     tasks = _tasks(server, steps)
-    print("steps", tasks, by_step)
     equal("steps", set(tasks), set(by_step))
+    # sacct counts a part of slurmstepd in this one.
+    del by_step["extern"]
     for step, used in by_step.items():
         close(f"step {step}: CPU seconds of tasks, and by sacct", tasks[step], used, 0.01 * used + 0.05)
     _check_seff(report(steps, "--format=seff").out, report(steps, "--format=json").json(), row(steps), tasks)

@@ -13,10 +13,13 @@ mod running;
 pub use over_time::{OF_PAGES, OF_REPORTS};
 mod selector;
 
+use std::collections::BTreeSet;
+
 use job_report::{Identity, Report, Thresholds};
 use prometheus_api::Client;
 
 use super::accounting::{self, Record, Sacct};
+use super::identity::Who;
 use super::{Source, Wanted, WhichRun, pick_run};
 use crate::job_id::{JobId, shown};
 use crate::{Failure, Kind};
@@ -49,7 +52,10 @@ const MOST_RUNS: usize = 100;
 
 impl Source for Prometheus {
     async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
-        let who = self.find(wanted.id).await?;
+        let who = match self.find(wanted.id).await {
+            Err(unknown) if unknown.kind == Kind::NotFound => self.find_by_number(wanted.id, unknown).await?,
+            found => found?,
+        };
         let selector = find::series_of(&who, &self.scope.cluster_label);
         let mut notes = Vec::new();
         let mut measured = self.measure(&selector, self.until, self.window).await?.measured();
@@ -103,6 +109,26 @@ impl Source for Prometheus {
 }
 
 impl Prometheus {
+    /// An element of an array or a component, by the number that SLURM's accounting has of it: without the prolog's file no node knows the name.
+    async fn find_by_number(&self, id: &JobId, unknown: Failure) -> Result<Who, Failure> {
+        let (Some(sacct), JobId::Element { .. } | JobId::Component { .. }) = (&self.sacct, id) else {
+            return Err(unknown);
+        };
+        let Ok(records) = sacct.records(&id.to_string()).await else { return Err(unknown) };
+        let numbers: BTreeSet<u64> = records.iter().map(|record| record.id).collect();
+        let Some(number) = numbers.first().filter(|_| numbers.len() == 1) else { return Err(unknown) };
+        let mut who = self.find(&JobId::Number(*number)).await.map_err(|_| unknown)?;
+        match id {
+            JobId::Element { array, task } => {
+                who.identity.array_job_id = array.to_string();
+                who.identity.array_task_id = task.to_string();
+            }
+            JobId::Component { leader, .. } => who.identity.het_job_id = leader.to_string(),
+            JobId::Number(_) | JobId::Sluid(_) => {}
+        }
+        Ok(who)
+    }
+
     async fn accounting(&self, id: u64, who: &Identity) -> Result<Vec<Record>, String> {
         match &self.sacct {
             Some(sacct) => sacct.records(&shown(id, who)).await,
