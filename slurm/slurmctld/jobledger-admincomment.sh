@@ -23,6 +23,14 @@ case $job in
     exit 1
     ;;
 esac
+# Before 23.02 sacctmgr stores the field in lower case (SLURM's release notes), and nothing could read it.
+version=$(sacctmgr --version)
+case $version in
+"slurm "2[0-2].*)
+    echo "AdminComment needs SLURM 23.02, this is $version"
+    exit 1
+    ;;
+esac
 # SLURM gives the array's number to its last element, too. Alone that number is the whole array.
 if [ "${SLURM_ARRAY_JOB_ID-}" = "$job" ]; then
     case $task in '' | *[!0-9]*) ;; *) job=${job}_$task ;; esac

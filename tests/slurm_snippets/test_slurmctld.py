@@ -23,10 +23,13 @@ class Slurmctld(Snippets):
         self.command("logger", f'cat >>{self.scratch}/log; echo over "$@" >>{self.scratch}/log')
         # An argument in a line.
         self.record("jobledger", "echo JS1:Short")
-        self.record("sacctmgr", "")
+        self.slurm("24.11.5")
 
     def record(self, name, then):
         self.command(name, f'printf "%s\\n" "$@" >>{self.scratch}/{name}\n{then}')
+
+    def slurm(self, version):
+        self.command("sacctmgr", f'[ "$1" != --version ] || {{ echo slurm {version}; exit 0; }}\nprintf "%s\\n" "$@" >>{self.scratch}/sacctmgr')
 
     def given(self, name):
         path = self.scratch / name
@@ -67,6 +70,15 @@ class Slurmctld(Snippets):
         ran = self.start(STORE, **environment)
         self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "", ""))
         return self.log()[:-1], self.given("jobledger"), self.given("sacctmgr")
+
+    def test_nothing_is_stored_where_sacctmgr_makes_it_lower_case(self):
+        for version in ("20.11.9", "21.08.8-2", "22.05.8"):
+            self.slurm(version)
+            found = self.stored(SLURM_JOB_ID="42", SLURM_CLUSTER_NAME="alpha")
+            self.assertEqual(found, ([f"AdminComment needs SLURM 23.02, this is slurm {version}"], None, None))
+        for version in ("23.02.0", "26.05.1"):
+            self.slurm(version)
+            self.assertEqual(self.stored(SLURM_JOB_ID="42")[2][-1], "AdminComment=JS1:Short")
 
     def test_what_a_job_used_is_stored(self):
         asked = ["report", "--format=jobstats-blob", "--wait=180"]

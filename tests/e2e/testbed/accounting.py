@@ -1,11 +1,15 @@
-"""SLURM's accounting: slurmdbd and its database on this machine, for the slurmctld of a virtual one of the same version."""
+"""SLURM's accounting: slurmdbd and its database on this machine, for the slurmctld of a virtual one, and of the same suite of Debian."""
 
 import contextlib
 import os
+import pathlib
+import platform
+import shlex
 import shutil
 import subprocess
+import tempfile
 
-from . import packages
+from . import cache, image, packages
 from .processes import Failure, connects, free_ports, running, scratch, wait_for
 
 # slurmdbd takes messages from root and from this user alone, and runs as it. Debian gives it the same number on all machines.
@@ -36,13 +40,39 @@ AccountingStoragePass={munge}
 _CONFIG = "/etc/slurm/slurm.conf"
 
 
+# They run in the suite's own root directory, which sees this machine's scratch directories.
+_ENTER = "mount --rbind {scratch} {root}{scratch} && exec chroot {root} \"$@\""
+
+
+def _programs(suite):
+    """What a command of the suite's SLURM begins with: nothing if it is this machine's own suite."""
+    if platform.freedesktop_os_release().get("VERSION_CODENAME") == suite:
+        return []
+    include = ["slurmdbd", "slurm-client"]
+
+    def build(into):
+        image.bootstrap(suite, include, into / "root")
+        (into / "root/etc/hosts").write_text("127.0.0.1 localhost\n")
+
+    root = cache.built(f"accounting-{suite}", cache.key(pathlib.Path(image.__file__), suite, *include), build) / "root"
+    enter = _ENTER.format(scratch=tempfile.gettempdir(), root=root)
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", enter, "sh"]
+
+
 class Accounting:
     """A running slurmdbd."""
 
-    def __init__(self, config, cluster):
+    def __init__(self, config, cluster, programs):
         # For SLURM's commands on this machine.
         self.environment = {"SLURM_CONF": str(config)}
         self.cluster = cluster
+        if programs:
+            commands = config.parent / "bin"
+            commands.mkdir()
+            for name in ("sacct", "sacctmgr"):
+                (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join([*programs, f"/usr/bin/{name}"])} "$@"\n')
+                (commands / name).chmod(0o755)
+            self.environment["PATH"] = f"{commands}:{os.environ['PATH']}"
 
     def command(self, *words):
         """The output of one of SLURM's commands on this machine."""
@@ -63,6 +93,7 @@ def start(bed, accounts, *settings):
     """Accounting for a virtual machine with these accounts and their users, the first of whom is coordinator, for a with block.
     Other lines of slurm.conf may be given. slurmctld starts again before and after the block."""
     packages.check("accounting")
+    programs = _programs(bed.suite)
     with scratch("jobledger-accounting") as home, contextlib.ExitStack() as stack:
         shutil.chown(home, _USER, _USER)
         key, munge, database = home / "munge.key", home / "munge.socket", home / "data/mysqld.sock"
@@ -76,14 +107,18 @@ def start(bed, accounts, *settings):
             path.write_text(text.format(**values))
             shutil.chown(path, _USER, _USER)
             path.chmod(0o600 if name == "slurmdbd.conf" else 0o644)
-        found = Accounting(home / "slurm.conf", cluster)
+        found = Accounting(home / "slurm.conf", cluster, programs)
         stack.enter_context(running(
             ["munged", "-F", "--force", f"--key-file={key}", f"--socket={munge}", f"--pid-file={home}/munge.pid",
              f"--log-file={home}/munge.log", f"--seed-file={home}/munge.seed"], home / "munged.out"))
         _start_database(home, database, stack)
         environment = os.environ | found.environment | {"MYSQL_UNIX_PORT": str(database)}
-        stack.enter_context(running(["slurmdbd", "-D"], home / "slurmdbd.out", env=environment))
-        wait_for("slurmdbd", lambda: connects(port))
+        stack.enter_context(running([*programs, "slurmdbd", "-D"], home / "slurmdbd.out", env=environment))
+        try:
+            wait_for("slurmdbd", lambda: connects(port))
+        except Failure as failure:
+            logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in [*home.glob("*.log"), *home.glob("*.out")])
+            raise Failure(f"{failure}\n{logs}") from failure
         # slurmdbd informs a slurmctld of changes where it registered, and the machine is not there: all is set before it registers.
         found.command("sacctmgr", "--immediate", "add", "cluster", cluster)
         for account, users in accounts.items():

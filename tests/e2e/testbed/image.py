@@ -33,14 +33,19 @@ def disk(suite):
     return cache.built(f"disk-{suite}", digest, lambda into: _build_disk(suite, into)) / "root.img"
 
 
-def _build_disk(suite, into):
-    root = into / "rootfs"
-    bootstrap = ["mmdebstrap", "--mode=root", "--variant=minbase", "--quiet", "--include=" + ",".join(_INCLUDE),
-                 "--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Check-Valid-Until false"]
-    bootstrap += [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")]
+def bootstrap(suite, include, root):
+    """Makes a root directory of a suite with these packages and what they need."""
+    command = ["mmdebstrap", "--mode=root", "--variant=minbase", "--quiet", "--include=" + ",".join(include),
+               "--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Check-Valid-Until false"]
+    command += [f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")]
     # In its own mount and process namespaces nothing is left mounted or running if this is killed.
     subprocess.run(["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
-                    *bootstrap, suite, str(root), debian.mirror()], stdin=subprocess.DEVNULL, check=True)
+                    *command, suite, str(root), debian.mirror()], stdin=subprocess.DEVNULL, check=True)
+
+
+def _build_disk(suite, into):
+    root = into / "rootfs"
+    bootstrap(suite, _INCLUDE, root)
     _configure(root)
     image = into / "root.img"
     with open(image, "wb") as handle:

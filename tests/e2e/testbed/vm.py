@@ -38,8 +38,10 @@ class VirtualBed(Bed):
 
     emulated = True
 
-    def __init__(self, name, cgroup, agent, exporter_port, directory, modules):
+    def __init__(self, name, suite, cgroup, agent, exporter_port, directory, modules):
         super().__init__(name, cgroup, agent, directory)
+        # Debian's.
+        self.suite = suite
         # The host's address that forwards to port 9810.
         self.exporter_address = f"127.0.0.1:{exporter_port}"
         self.bmc_socket = directory / "bmc.sock"
@@ -154,7 +156,7 @@ def boot(name, suite, cgroup):
             "-device", "ipmi-bmc-extern,id=bmc0,chardev=bmc", "-device", "isa-ipmi-kcs,bmc=bmc0",
             "-netdev", f"user,id=net,restrict=on,{forwards}{servers}", "-device", "virtio-net-pci,netdev=net,romfile="]
         with running(command, directory / "qemu.log") as qemu:
-            bed = VirtualBed(name, cgroup, Agent(agent_port), exporter_port, directory, system / "modules.tar")
+            bed = VirtualBed(name, suite, cgroup, Agent(agent_port), exporter_port, directory, system / "modules.tar")
 
             def answers():
                 if qemu.poll() is not None:
