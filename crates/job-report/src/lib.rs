@@ -12,6 +12,7 @@ pub mod part;
 mod report;
 mod run;
 pub mod show;
+mod step;
 mod thresholds;
 mod values;
 
@@ -23,5 +24,6 @@ pub use numbers::Numbers;
 pub use part::Part;
 pub use report::{Quality, Report};
 pub use run::{Run, Seen, runs};
+pub use step::{Step, steps};
 pub use thresholds::{Texts, Thresholds, ThresholdsError};
 pub use values::Values;

@@ -4,9 +4,8 @@ use std::cmp::Ordering;
 
 use serde::Serialize;
 
-use crate::job::Node;
 use crate::metric::{self, Metric};
-use crate::values::{Values, most, sum};
+use crate::values::Values;
 
 /// A step of a job on a node, or a task of one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -66,53 +65,18 @@ pub fn series_of_parts(metric: &Metric) -> Option<[String; 2]> {
 impl Part {
     /// In the order of reports: the batch script and SLURM's own steps first, then by number; each step before its tasks.
     pub fn order(&self, other: &Self) -> Ordering {
-        let key = |part: &'_ Self| {
-            let task = part.task.as_deref().map(place);
-            (place(&part.step), task)
-        };
-        key(self).cmp(&key(other))
+        self.key().cmp(&other.key())
+    }
+
+    fn key(&self) -> (Place, Option<Place>) {
+        (place(&self.step), self.task.as_deref().map(place))
     }
 }
 
-/// A step on all nodes that have it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Step<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// It on each node.
-    pub parts: Vec<&'a Part>,
-    /// Its tasks, where the exporter publishes them.
-    pub tasks: usize,
-}
-
-impl Step<'_> {
-    /// A total over all nodes; `None` if no node has it.
-    pub fn total(&self, metric: &Metric) -> Option<f64> {
-        sum(self.parts.iter().map(|part| part.values.get(metric)))
-    }
-
-    /// The greatest of its nodes.
-    pub fn most(&self, metric: &Metric) -> Option<f64> {
-        most(self.parts.iter().map(|part| part.values.get(metric)))
-    }
-}
-
-/// The steps of nodes, in the order of [`Part::order`].
-pub fn steps(nodes: &[Node]) -> Vec<Step<'_>> {
-    let mut parts: Vec<&Part> = nodes.iter().flat_map(|node| &node.parts).collect();
-    parts.sort_by(|a, b| place(&a.step).cmp(&place(&b.step)));
-    parts
-        .chunk_by(|a, b| a.step == b.step)
-        .filter_map(|parts| {
-            let name = parts.first()?.step.as_str();
-            let (tasks, parts): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.task.is_some());
-            Some(Step { name, parts, tasks: tasks.len() })
-        })
-        .collect()
-}
+type Place = (Option<u64>, String);
 
 /// Words before numbers.
-fn place(name: &str) -> (Option<u64>, String) {
+fn place(name: &str) -> Place {
     (name.parse().ok(), name.to_owned())
 }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use job_files::table::{By, Layout, Table, name};
 use job_files::{anonymize, clustercockpit, csv, json, parquet, supremm};
-use job_report::{Curve, Curves, Gpu, Job, Node, Report, Thresholds, metric};
+use job_report::{Curve, Curves, Gpu, Job, Node, Part, Report, Thresholds, metric};
 use jobledger_exporter_fuzz::typed;
 use serde_json::Value;
 
@@ -18,13 +18,18 @@ pub fn fuzz(bytes: &[u8]) {
         let mut curves = Curves::new(start, start + 150.0, 60.0);
         let mut job = empty(user, cluster);
         for (at, (node, gpu, values)) in nodes.into_iter().take(8).enumerate() {
+            let task = |task| Part { step: gpu.clone(), task, ..Part::default() };
+            let parts = vec![task(None), task(Some(node.clone()))];
             let gpus = vec![Gpu { uuid: gpu, ..Gpu::default() }];
-            job.nodes.push(Node { name: node, start, end: Some(start + 150.0), seen_until: start + 150.0, gpus, ..Node::default() });
-            curves.curves.push(Curve { metric: &metric::MEMORY_USED_BYTES, node: Some(at), gpu: None, values: values.clone() });
-            curves.curves.push(Curve { metric: &metric::GPU_BUSY_SECONDS, node: Some(at), gpu: Some(0), values });
+            job.nodes.push(Node { name: node, start, end: Some(start + 150.0), seen_until: start + 150.0, gpus, parts, ..Node::default() });
+            let curve = |metric, gpu, part| Curve { metric, node: Some(at), gpu, part, values: values.clone() };
+            curves.curves.push(curve(&metric::MEMORY_USED_BYTES, None, None));
+            curves.curves.push(curve(&metric::GPU_BUSY_SECONDS, Some(0), None));
+            curves.of_parts.push(curve(&metric::MEMORY_USED_BYTES, None, Some(0)));
+            curves.of_parts.push(curve(&metric::CPU_SECONDS, None, Some(1)));
         }
         job.curves = Some(curves);
-        for by in [By::Node, By::Gpu, By::Job] {
+        for by in [By::Node, By::Gpu, By::Job, By::Step, By::Task] {
             let table = Table::new(&job, by).expect("there are curves");
             wide_csv(&table);
             for layout in [Layout::Wide, Layout::Long] {
@@ -62,9 +67,9 @@ fn wide_csv(table: &Table<'_>) {
     let keys = header.len() - table.metrics.len();
     assert!(header.iter().skip(keys).eq(table.metrics.iter().map(|metric| name(metric))));
     for block in &table.blocks {
-        for row in 0..table.times.len() {
+        for row in block.rows.clone() {
             let record = records.next().expect("a row for each bin");
-            for (text, found) in [block.node, block.gpu].into_iter().flatten().zip(record.iter().skip(1)) {
+            for (text, found) in block.names().iter().copied().zip(record.iter().skip(1)) {
                 assert!(!found.starts_with(['=', '+', '-', '@', '\t', '\r']), "{found:?} is a formula");
                 assert!(found == text || found.strip_prefix('\'') == Some(text), "{found:?} of {text:?}");
             }

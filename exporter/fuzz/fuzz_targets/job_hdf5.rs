@@ -2,7 +2,7 @@
 
 use hdf5_pure::File;
 use job_files::hdf5::{About, Layout, write};
-use job_report::{Curve, Curves, Gpu, Identity, Job, Node, Report, Thresholds, metric};
+use job_report::{Curve, Curves, Gpu, Identity, Job, Node, Part, Report, Thresholds, metric};
 use jobledger_exporter_fuzz::typed;
 
 /// Of a node: its name, those of its GPUs, and values of its curves.
@@ -18,7 +18,9 @@ pub fn fuzz(bytes: &[u8]) {
             for values in values.chunks(5).take(20) {
                 let Some(metric) = metrics.next() else { return };
                 let gpu = (metric.level == metric::Level::Gpu).then_some(gpus.len() / 2);
-                curves.curves.push(Curve { metric, node: Some(index), gpu, values: values.to_vec() });
+                let curve = |gpu, part| Curve { metric, node: Some(index), gpu, part, values: values.to_vec() };
+                curves.curves.push(curve(gpu, None));
+                curves.of_parts.push(curve(None, Some(0)));
             }
         }
         if curves.bins() > 16 {
@@ -29,6 +31,8 @@ pub fn fuzz(bytes: &[u8]) {
         let names: Vec<String> = nodes.iter().map(|(name, ..)| clean(name)).collect();
         let gpu = |(index, uuid): (String, String)| Gpu { index, uuid, ..Gpu::default() };
         let node = |(name, gpus, _): Input| Node {
+            // A step of a node has a name of its own.
+            parts: gpus.first().map(|(step, _)| Part { step: step.clone(), ..Part::default() }).into_iter().collect(),
             name,
             gpus: gpus.into_iter().take(3).map(gpu).collect(),
             ..Node::default()
@@ -63,8 +67,12 @@ pub fn fuzz(bytes: &[u8]) {
                 assert_eq!(file.dataset("nodes").and_then(|nodes| nodes.read_string()).expect("strings"), names);
                 assert_eq!(file.dataset("time").and_then(|time| time.shape()).expect("times"), [bins as u64]);
             } else {
-                let groups = file.group("Steps/batch/Nodes").and_then(|nodes| nodes.groups()).expect("groups");
-                assert_eq!(groups.len(), names.len());
+                let steps = file.group("Steps").and_then(|steps| steps.groups()).expect("groups");
+                let nodes = |step: &String| {
+                    let nodes = file.group(&format!("Steps/{step}/Nodes")).and_then(|nodes| nodes.groups());
+                    nodes.expect("groups").len()
+                };
+                assert_eq!(steps.iter().map(nodes).sum::<usize>(), names.len());
             }
         }
     });

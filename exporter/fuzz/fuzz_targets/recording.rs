@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use job_report::metric;
 use jobledger::recording::{Line, Selection, read};
 use jobledger::source::recordings::Recordings;
-use jobledger::source::{Source, Wanted, WhichRun};
+use jobledger::source::{Parts, Source, Wanted, WhichRun};
 use jobledger::testing::THRESHOLDS;
 use tokio::runtime::{Builder, Runtime};
 
@@ -25,7 +25,7 @@ pub fn fuzz(data: &[u8]) {
     for text in [text, batch.text.as_str()] {
         let recordings = Recordings::new([text], THRESHOLDS.clone(), 2000.0);
         let Ok(id) = recordings.job() else { continue };
-        let wanted = Wanted { id: &id, run: WhichRun::Last, bins: 50, step: None, curves: metric::ALL };
+        let wanted = Wanted { id: &id, run: WhichRun::Last, bins: 50, step: None, curves: metric::ALL, parts: Parts::Curves };
         let _ = RUNTIME.block_on(recordings.report(&wanted));
     }
 }

@@ -18,7 +18,7 @@ fn job(name: &str, numbers: &[f64]) -> Job {
             node.values.set(metric, *value);
             let gpu = (metric.level == metric::Level::Gpu).then_some(0);
             let values = numbers.iter().copied().cycle().take(curves.bins()).map(|number| number + value).collect();
-            curves.curves.push(Curve { metric, node: Some(at), gpu, values });
+            curves.curves.push(Curve { metric, node: Some(at), gpu, part: None, values });
         }
     }
     job.curves = Some(curves);

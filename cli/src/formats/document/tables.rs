@@ -1,9 +1,8 @@
 //! Tables of nodes, GPUs, energy and hardware counters.
 
 use job_report::metric::{self, Metric};
-use job_report::part::{self, Step};
 use job_report::show::{bytes, digits, percent, si, time};
-use job_report::{Gpu, Job, Node, Report};
+use job_report::{Gpu, Job, Node, Report, Step, steps as steps_of};
 
 use super::super::nodes::busy;
 use super::super::table::{Head, Row};
@@ -211,7 +210,7 @@ const MOST_STEPS: usize = 30;
 
 /// Those with the most CPU time, in their order.
 pub(super) fn steps(job: &Job) -> Vec<Block> {
-    let all = part::steps(&job.nodes);
+    let all = steps_of(&job.nodes);
     let used = |step: &&Step<'_>| step.total(&metric::CPU_SECONDS).unwrap_or(0.0);
     let mut shown: Vec<&Step<'_>> = all.iter().collect();
     shown.sort_by(|a, b| used(b).total_cmp(&used(a)));

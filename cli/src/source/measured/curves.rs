@@ -121,7 +121,7 @@ fn seconds(milliseconds: i64) -> f64 {
 }
 
 /// A metric, and its values by when they were read, in milliseconds.
-type Line = (&'static Metric, BTreeMap<i64, f64>);
+pub(super) type Line = (&'static Metric, BTreeMap<i64, f64>);
 
 #[allow(clippy::cast_possible_truncation, reason = "seconds since the epoch")]
 fn milliseconds(seconds: f64) -> i64 {

@@ -8,7 +8,7 @@ use job_report::{Curves, Metric, Part};
 use prometheus_api::{Labels, Sample, Series};
 
 use super::Measured;
-use super::curves::{Readings, in_order};
+use super::curves::{Line, Readings, in_order};
 use crate::text::harmless;
 
 /// The metrics of steps and tasks that a series is a part of.
@@ -62,8 +62,7 @@ impl Measured {
         wanted: &[&'static Metric],
         read: &Readings,
     ) {
-        let mut lines: BTreeMap<(&str, usize, usize), (&'static Metric, BTreeMap<i64, f64>)> =
-            BTreeMap::new();
+        let mut lines: BTreeMap<(&str, usize, usize), Line> = BTreeMap::new();
         for each in series {
             let at = self.position(&each.labels);
             let Some((node, part)) = at.and_then(|node| Some((node, self.part(node, &each.labels)?))) else {
