@@ -151,7 +151,8 @@ def _start_database(home, database, stack):
 
 
 def _configure(bed, content):
-    bed.run("systemctl stop slurmctld")
+    # slurmdbd gives the cluster a number. slurmctld ends itself if its files have another one.
+    bed.run("systemctl stop slurmctld; rm -f /var/spool/slurmctld/clustername")
     bed.agent.put(_CONFIG, content)
     bed.run("systemctl start slurmctld")
     bed.wait_up(bed.nodes[0])
