@@ -12,7 +12,7 @@ from testbed.processes import scratch, wait_for
 from testbed.reports import Ran
 
 from .endings import knows_times
-from .report import SPIN
+from .report import SPIN, started
 
 _SCRIPT = cache.REPOSITORY / "slurm/slurmctld/jobledger-admincomment.sh"
 _INSTALLED = "/usr/share/jobledger/slurmctld/jobledger-admincomment.sh"
@@ -124,18 +124,10 @@ def _installed(context, server):
 @scenario(beds.NEWEST, unable=_unable, seconds=220)
 def accounts(context):
     """Reports have what sacct has of jobs that ended in every way, tasks used what sacct says, and AdminComment has each job's summary."""
-    bed, slurm, user = context.bed, context.slurm, context.bed.users[0]
+    bed, slurm = context.bed, context.slurm
     with context.exporter("--jobs.steps", "--jobs.tasks"), context.prometheus(interval=5) as server, _installed(context, server), accounting.start(
-            bed, {_ACCOUNT: [user.name]}, f"EpilogSlurmctld={_INSTALLED}") as database:
-        requests = [(user, body, ["--mem=60", *options]) for body, options in _JOBS.values()]
-        ids = dict(zip(_JOBS, slurm.submit_all(requests)))
-        for kind in ("cancelled", "requeued"):
-            slurm.wait_running(1, JobId=str(ids[kind]))
-        seen = f'count(jobledger_job_cpus{{jobid=~"{ids["cancelled"]}|{ids["requeued"]}"}}) == 2'
-        wait_for("both to be scraped", lambda: server.query(seen))
-        bed.run(f"scancel {ids['cancelled']}; scontrol requeue {ids['requeued']}")
-        wait_for("the job to wait again", lambda: slurm.job(ids["requeued"])["JobState"] == "PENDING", 120)
-        bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
+            bed, {_ACCOUNT: [bed.users[0].name]}, f"EpilogSlurmctld={_INSTALLED}") as database:
+        ids = started(context, server, _JOBS, "--mem=60")
         slurm.wait_over(ids.values())
         names = {kind: str(jobid) for kind, jobid in ids.items() if kind != "array"}
         names |= {f"element {task}": f"{ids['array']}_{task}" for task in (1, 2)}

@@ -204,23 +204,29 @@ def _asked_for_long(bed):
         bed.run(f"rm -f {settings}")
 
 
+def started(context, server, jobs, *more):
+    """Submits jobs: {kind: (body, options)}; returns {kind: id}. Those that are called "cancelled" and "requeued" are, once they were scraped."""
+    bed, slurm, user = context.bed, context.slurm, context.bed.users[0]
+    ids = dict(zip(jobs, slurm.submit_all([(user, body, [*more, *options]) for body, options in jobs.values()])))
+    for kind in ("cancelled", "requeued"):
+        slurm.wait_running(1, JobId=str(ids[kind]))
+    seen = f'count(jobledger_job_cpus{{jobid=~"{ids["cancelled"]}|{ids["requeued"]}"}}) == 2'
+    wait_for("both to be scraped", lambda: server.query(seen))
+    bed.run(f"scancel {ids['cancelled']}; scontrol requeue {ids['requeued']}")
+    wait_for("the job to wait again", lambda: slurm.job(ids["requeued"])["JobState"] == "PENDING", 120)
+    bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
+    return ids
+
+
 @scenario(beds.NEWEST, unable=no_snippets, seconds=170)
 def report(context):
     """Reports of jobs that ended in every way have what slurmctld and the jobs' own cgroups have."""
-    bed, slurm, user = context.bed, context.slurm, context.bed.users[0]
+    bed, slurm = context.bed, context.slurm
     has_times = knows_times(bed)
     bed.run(f"rm -f {_GO}")
     with installed_snippets(bed), _asked_for_long(bed), second_node(bed), _partition_of_both(bed) as partition, _kept_mails(bed), context.exporter(), \
             context.prometheus(interval=5) as server:
-        requests = [(user, body, [f"--partition={partition}", *options]) for body, options in _JOBS.values()]
-        ids = dict(zip(_JOBS, slurm.submit_all(requests)))
-        for kind in ("cancelled", "requeued"):
-            slurm.wait_running(1, JobId=str(ids[kind]))
-        seen = f'count(jobledger_job_cpus{{jobid=~"{ids["cancelled"]}|{ids["requeued"]}"}}) == 2'
-        wait_for("both to be scraped", lambda: server.query(seen))
-        bed.run(f"scancel {ids['cancelled']}; scontrol requeue {ids['requeued']}")
-        wait_for("the job to wait again", lambda: slurm.job(ids["requeued"])["JobState"] == "PENDING", 120)
-        bed.run(f"scontrol update jobid={ids['requeued']} StartTime=now+3")
+        ids = started(context, server, _JOBS, f"--partition={partition}")
         elements = _elements(context, server, ids["array"])
         jobs = slurm.wait_over({*ids.values(), *elements.values()})
         said = {kind: said_by(bed, ids[kind]) for kind in ("busy", "memory")}
