@@ -51,6 +51,8 @@ jobledger_job_gpu_busy_seconds_total{{jobid="7",gpu="0",uuid="GPU-a"}} {0.25 * r
 ''' if self.job else ""
         return own + f'''jobledger_job_info{{jobid="8",user="bob",uid="1002",name="secret"}} 1
 jobledger_job_start_time_seconds{{jobid="8"}} {self.began:.3f}
+jobledger_gpu_temperature_celsius{{gpu="0",uuid="GPU-a",sensor="gpu"}} 61
+jobledger_gpu_temperature_celsius{{gpu="1",uuid="GPU-b",sensor="gpu"}} 62
 jobledger_gpu_info{{gpu="0",uuid="GPU-a"}} 1
 jobledger_gpu_info{{gpu="1",uuid="GPU-b"}} 1
 jobledger_node_cpus 64
@@ -157,6 +159,14 @@ class Recordings(unittest.TestCase):
             out = self.directory / "tasks.csv"
             ran = self.run_it("export", "7", "--by=task", "--step=15", "--metrics=cpu_seconds", "--output", out, "--no-sacct", url=url)
             self.assertIn(ran.status, (0, 4), ran.err)
+            # The series names no job.
+            for sources in (["7", "--no-sacct"], ["--recording", *files]):
+                hot = self.directory / "temperature.csv"
+                ran = self.run_it("export", "--by=gpu", "--step=15", "--metrics=gpu_temp*", "--output", hot, *sources, url=url)
+                self.assertIn(ran.status, (0, 4), ran.err)
+                heads, *rows = [line.split(",") for line in hot.read_text().splitlines()]
+                self.assertEqual(heads, ["time", "node", "gpu", "gpu_temperature_celsius"])
+                self.assertEqual({tuple(row[1:]) for row in rows if row[3]}, {("n1", "0", "61"), ("n2", "0", "61")}, sources)
         heads, *rows = [line.split(",") for line in out.read_text().splitlines()]
         self.assertEqual(heads, ["time", "node", "step", "task", "cpu_seconds_per_second"])
         self.assertEqual({tuple(row[1:4]) for row in rows}, {("n1", "0", "1"), ("n2", "0", "1")})

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use job_report::metric::{self, Kind as MetricKind};
-use job_report::{Curves, Report, Thresholds};
+use job_report::metric::{self, Kind as MetricKind, Level};
+use job_report::{Curves, Metric, Report, Thresholds};
 use prometheus_api::{Labels, Sample, Series};
 
 use super::identity::{Who, choose, identity};
@@ -162,7 +162,12 @@ impl OfJob<'_> {
                 .filter(|(time, _)| (start..before).contains(time))
                 .collect(),
         };
-        let series: Vec<Series> = self.series.iter().map(during).collect();
+        let is_device = |series: &&&Series| {
+            let of = |metric: &&&Metric| Some(metric.series) == series.labels.name();
+            metric::ALL.iter().filter(of).any(|metric| metric.level == Level::Device)
+        };
+        let of_devices = self.nodes.iter().filter(is_device);
+        let series: Vec<Series> = self.series.iter().chain(of_devices).map(during).collect();
         measured.add_held(&held(&series));
         measured.add_others(&facts(&series));
         measured.add_others(&self.hardware());

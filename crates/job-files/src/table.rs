@@ -241,13 +241,11 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Peaks of several nodes or GPUs were not there at the same time: the highest of them is one, their sum is not.
 fn joined<'a>(curves: &Curves, metric: &Metric, parts: Vec<&'a Curve>) -> Option<Cow<'a, [f64]>> {
     if let [one] = parts.as_slice() {
         return Some(Cow::Borrowed(&one.values));
     }
-    let peak = [&metric::MEMORY_PEAK_BYTES, &metric::GPU_MEMORY_PEAK_BYTES].contains(&metric);
-    let join = if peak { f64::max } else { |sum, value| sum + value };
+    let join = if metric.adds_up() { |sum, value| sum + value } else { f64::max };
     curves.join(parts.into_iter(), join).map(Cow::Owned)
 }
 

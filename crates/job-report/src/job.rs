@@ -198,7 +198,9 @@ impl Node {
     pub fn total(&self, metric: &metric::Metric) -> Option<f64> {
         match metric.level {
             metric::Level::Node => self.values.get(metric),
-            metric::Level::Gpu => sum(self.gpus.iter().chain(&self.boards).map(|gpu| gpu.values.get(metric))),
+            metric::Level::Gpu | metric::Level::Device => {
+                sum(self.gpus.iter().chain(&self.boards).map(|gpu| gpu.values.get(metric)))
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ pub enum Level {
     Node,
     /// A GPU of the job.
     Gpu,
+    /// A GPU that the job has, whoever uses it: the exporter's series names no job.
+    Device,
 }
 
 /// The unit of a quantity. A counter's curve is this per second.
@@ -29,6 +31,10 @@ pub enum Unit {
     Bytes,
     /// Joules; of a counter's curve: watts.
     Joules,
+    /// Cycles for each second.
+    Hertz,
+    /// Degrees.
+    Celsius,
     /// A number of things.
     Count,
 }
@@ -40,6 +46,8 @@ impl Unit {
             Unit::Seconds => "seconds",
             Unit::Bytes => "bytes",
             Unit::Joules => "joules",
+            Unit::Hertz => "hertz",
+            Unit::Celsius => "celsius",
             Unit::Count => "",
         }
     }
@@ -68,6 +76,17 @@ impl Metric {
     /// Whether a series with these labels is a part of it. `get` gives a label's value, empty if it has none.
     pub fn matches<'a>(&self, series: &str, get: impl Fn(&str) -> &'a str) -> bool {
         self.series == series && self.labels.iter().all(|(name, value)| get(name) == *value)
+    }
+
+    /// Whether those of several nodes or GPUs can be added up. Of the others the highest counts: peaks come at different times.
+    pub fn adds_up(&self) -> bool {
+        let peaks = [&MEMORY_PEAK_BYTES, &GPU_MEMORY_PEAK_BYTES];
+        self.level != Level::Device && !peaks.contains(&self)
+    }
+
+    /// Whether it is in reports, and not in exports alone.
+    pub fn is_usual(&self) -> bool {
+        self.level != Level::Device && !IN_EXPORTS_ALONE.contains(&self)
     }
 }
 
@@ -134,6 +153,26 @@ metrics! {
         WAITED_CPU_SECONDS "waited_cpu_seconds" "jobledger_job_pressure_seconds_total" ["resource" = "cpu", "kind" = "some"] Counter Seconds "Time in which a task waited for a CPU";
         WAITED_MEMORY_SECONDS "waited_memory_seconds" "jobledger_job_pressure_seconds_total" ["resource" = "memory", "kind" = "some"] Counter Seconds "Time in which a task waited for memory";
         WAITED_IO_SECONDS "waited_io_seconds" "jobledger_job_pressure_seconds_total" ["resource" = "io", "kind" = "some"] Counter Seconds "Time in which a task waited for storage";
+        MEMORY_FILE_BYTES "memory_file_bytes" "jobledger_job_memory_file_bytes" [] Gauge Bytes "Page cache, and tmpfs";
+        VIRTUAL_MEMORY_BYTES "virtual_memory_bytes" "jobledger_job_virtual_memory_bytes" [] Gauge Bytes "Virtual memory of its processes";
+        UNIQUE_MEMORY_BYTES "unique_memory_bytes" "jobledger_job_unique_memory_bytes" [] Gauge Bytes "Memory that its processes share with nobody";
+        OPEN_FILES "open_files" "jobledger_job_open_files" [] Gauge Count "Open files of its processes";
+        CONTEXT_SWITCHES "context_switches" "jobledger_job_context_switches_total" [] Counter Count "Context switches";
+        CPU_MIGRATIONS "cpu_migrations" "jobledger_job_cpu_migrations_total" [] Counter Count "Moves of a task to another CPU";
+        BRANCHES "branches" "jobledger_job_branches_total" [] Counter Count "Branches";
+        BRANCH_MISSES "branch_misses" "jobledger_job_branch_misses_total" [] Counter Count "Branches that were predicted wrongly";
+        L1D_REFERENCES "l1d_references" "jobledger_job_cache_references_total" ["level" = "l1d"] Counter Count "Accesses to the L1 data caches";
+        L1D_MISSES "l1d_misses" "jobledger_job_cache_misses_total" ["level" = "l1d"] Counter Count "Those that missed";
+        L2_REFERENCES "l2_references" "jobledger_job_cache_references_total" ["level" = "l2"] Counter Count "Accesses to the L2 caches";
+        L2_MISSES "l2_misses" "jobledger_job_cache_misses_total" ["level" = "l2"] Counter Count "Those that missed";
+        L3_REFERENCES "l3_references" "jobledger_job_cache_references_total" ["level" = "l3"] Counter Count "Accesses to the L3 caches";
+        L3_MISSES "l3_misses" "jobledger_job_cache_misses_total" ["level" = "l3"] Counter Count "Those that missed";
+        NETWORK_RECEIVED_PACKETS "network_received_packets" "jobledger_job_network_received_packets_total" [] Counter Count "Packets received by IP";
+        NETWORK_TRANSMITTED_PACKETS "network_transmitted_packets" "jobledger_job_network_transmitted_packets_total" [] Counter Count "Packets sent by IP";
+        INFINIBAND_RECEIVED_PACKETS "infiniband_received_packets" "jobledger_job_infiniband_received_packets_total" [] Counter Count "Packets received by InfiniBand while alone on the node";
+        INFINIBAND_TRANSMITTED_PACKETS "infiniband_transmitted_packets" "jobledger_job_infiniband_transmitted_packets_total" [] Counter Count "Packets sent by InfiniBand while alone on the node";
+        SLINGSHOT_RECEIVED_BYTES "slingshot_received_bytes" "jobledger_job_slingshot_received_bytes_total" [] Counter Bytes "Received by Slingshot while alone on the node";
+        SLINGSHOT_TRANSMITTED_BYTES "slingshot_transmitted_bytes" "jobledger_job_slingshot_transmitted_bytes_total" [] Counter Bytes "Sent by Slingshot while alone on the node";
     }
     Gpu {
         GPU_ALLOCATED_SECONDS "gpu_allocated_seconds" "jobledger_job_gpu_allocated_seconds_total" [] Counter Seconds "Time for which the job had the GPU";
@@ -152,7 +191,37 @@ metrics! {
         GPU_LINK_RECEIVED_BYTES "gpu_link_received_bytes" "jobledger_job_gpu_link_received_bytes_total" [] Counter Bytes "Received over links to other GPUs";
         GPU_LINK_TRANSMITTED_BYTES "gpu_link_transmitted_bytes" "jobledger_job_gpu_link_transmitted_bytes_total" [] Counter Bytes "Sent over links to other GPUs";
     }
+    Device {
+        GPU_SM_CLOCK_HERTZ "gpu_sm_clock_hertz" "jobledger_gpu_clock_hertz" ["clock" = "sm"] Gauge Hertz "Clock of the multiprocessors";
+        GPU_MEMORY_CLOCK_HERTZ "gpu_memory_clock_hertz" "jobledger_gpu_clock_hertz" ["clock" = "memory"] Gauge Hertz "Clock of the GPU's memory";
+        GPU_TEMPERATURE_CELSIUS "gpu_temperature_celsius" "jobledger_gpu_temperature_celsius" ["sensor" = "gpu"] Gauge Celsius "Temperature of the GPU";
+        GPU_MEMORY_TEMPERATURE_CELSIUS "gpu_memory_temperature_celsius" "jobledger_gpu_temperature_celsius" ["sensor" = "memory"] Gauge Celsius "Temperature of the GPU's memory";
+    }
 }
+
+/// Those that files have and reports do not, so that these ask a server for less.
+static IN_EXPORTS_ALONE: [&Metric; 20] = [
+    &MEMORY_FILE_BYTES,
+    &VIRTUAL_MEMORY_BYTES,
+    &UNIQUE_MEMORY_BYTES,
+    &OPEN_FILES,
+    &CONTEXT_SWITCHES,
+    &CPU_MIGRATIONS,
+    &BRANCHES,
+    &BRANCH_MISSES,
+    &L1D_REFERENCES,
+    &L1D_MISSES,
+    &L2_REFERENCES,
+    &L2_MISSES,
+    &L3_REFERENCES,
+    &L3_MISSES,
+    &NETWORK_RECEIVED_PACKETS,
+    &NETWORK_TRANSMITTED_PACKETS,
+    &INFINIBAND_RECEIVED_PACKETS,
+    &INFINIBAND_TRANSMITTED_PACKETS,
+    &SLINGSHOT_RECEIVED_BYTES,
+    &SLINGSHOT_TRANSMITTED_BYTES,
+];
 
 /// The one with this name in files.
 pub fn by_key(key: &str) -> Option<&'static Metric> {
@@ -172,7 +241,14 @@ mod tests {
         for metric in ALL {
             assert!(metric.key.ends_with(metric.unit.word()), "{}", metric.key);
             assert_eq!(metric.kind == Kind::Counter, metric.series.ends_with("_total"), "{}", metric.key);
-            assert_eq!(metric.level == Level::Gpu, metric.key.starts_with("gpu_"), "{}", metric.key);
+            assert_eq!(metric.level != Level::Node, metric.key.starts_with("gpu_"), "{}", metric.key);
+            // A number of its own follows from no label of a job alone.
+            assert_eq!(
+                metric.level == Level::Device,
+                !metric.series.starts_with("jobledger_job_"),
+                "{}",
+                metric.key
+            );
         }
     }
 
@@ -185,6 +261,16 @@ mod tests {
             for (label, _) in metric.labels {
                 assert!(row.contains(&format!("`{label}`")), "{}: {label}", metric.series);
             }
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_all_columns() {
+        let documented = include_str!("../../../docs/export.md");
+        for metric in ALL {
+            let per_second = if metric.kind == Kind::Counter { "_per_second" } else { "" };
+            let row = format!("| `{}{per_second}` | {} |\n", metric.key, metric.help);
+            assert!(documented.contains(&row), "{row}");
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Part {
 }
 
 /// What is measured of steps: the metrics of a job on a node of which the exporter has the same of a step (tests/metric_names.txt).
-pub static OF_PARTS: [&Metric; 24] = [
+pub static OF_PARTS: [&Metric; 27] = [
     &metric::CPU_SECONDS,
     &metric::CPU_USER_SECONDS,
     &metric::CPU_SYSTEM_SECONDS,
@@ -29,6 +29,7 @@ pub static OF_PARTS: [&Metric; 24] = [
     &metric::MEMORY_LIMIT_BYTES,
     &metric::MEMORY_USED_BYTES,
     &metric::MEMORY_ANON_BYTES,
+    &metric::MEMORY_FILE_BYTES,
     &metric::MEMORY_SHMEM_BYTES,
     &metric::SWAP_USED_BYTES,
     &metric::OOM_KILLS,
@@ -41,6 +42,8 @@ pub static OF_PARTS: [&Metric; 24] = [
     &metric::IO_WRITES,
     &metric::NETWORK_RECEIVED_BYTES,
     &metric::NETWORK_TRANSMITTED_BYTES,
+    &metric::NETWORK_RECEIVED_PACKETS,
+    &metric::NETWORK_TRANSMITTED_PACKETS,
     &metric::WAITED_CPU_SECONDS,
     &metric::WAITED_MEMORY_SECONDS,
     &metric::WAITED_IO_SECONDS,

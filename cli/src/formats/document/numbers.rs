@@ -93,6 +93,8 @@ fn shown(metric: &Metric, value: f64) -> String {
         Unit::Seconds => time(value),
         Unit::Bytes => bytes(value),
         Unit::Joules => si(value / 3600.0, "Wh"),
+        Unit::Hertz => si(value, "Hz"),
+        Unit::Celsius => format!("{} °C", digits(value)),
         Unit::Count if metric.kind == Kind::Counter => si(value, "").trim_end().to_owned(),
         Unit::Count => digits(value),
     }

@@ -89,6 +89,8 @@ impl Building {
                 for metric in metrics_of(labels) {
                     match metric.level {
                         Level::Node => self.node.values.add(metric, value),
+                        // There are no totals of gauges.
+                        Level::Device => {}
                         Level::Gpu => self.gpu(labels).values.add(metric, value),
                     }
                 }

@@ -25,6 +25,10 @@ impl Measured {
                     Level::Node => None,
                     // What is of a board as a whole is the node's.
                     Level::Gpu => self.gpu(node, &each.labels),
+                    Level::Device => match self.gpu(node, &each.labels) {
+                        None => continue,
+                        gpu => gpu,
+                    },
                 };
                 let (_, points) =
                     lines.entry((metric.key, node, gpu)).or_insert_with(|| (metric, BTreeMap::new()));

@@ -47,7 +47,7 @@ impl Prometheus {
             let this = self.clone();
             let endings = format!("last_over_time({}{})", this.endings(&selector), range(this.window));
             asking.spawn(async move {
-                tokio::try_join!(this.measure(&selector, this.until, this.window), async {
+                tokio::try_join!(this.measure(&selector, this.until, this.window, &[]), async {
                     Ok(this.client.query(&endings, this.until).await?)
                 })
             });

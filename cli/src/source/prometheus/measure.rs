@@ -49,20 +49,22 @@ impl Answers {
 }
 
 impl Prometheus {
-    /// The last runs of jobs before a time, and what is left of earlier ones.
+    /// The last runs of jobs before a time, and what is left of earlier ones. `more` are metrics that are not in reports.
     pub(super) async fn measure(
         &self,
         selector: &[String],
         at: f64,
         window: f64,
+        more: &[&'static Metric],
     ) -> Result<Answers, Failure> {
+        let is_asked_for = |metric: &Metric| metric.is_usual() || more.contains(&metric);
         let of_jobs = |more: &str| {
             let more = Some(more).filter(|more| !more.is_empty());
             let matchers: Vec<&str> = selector.iter().map(String::as_str).chain(more).collect();
             self.scope.selector(&matchers)
         };
         let totals: Vec<&'static Metric> =
-            metric::ALL.iter().copied().filter(|metric| metric.kind != Kind::Gauge).collect();
+            metric::ALL.iter().copied().filter(|m| m.kind != Kind::Gauge && is_asked_for(m)).collect();
         let (range, cluster) = (range(window), &self.scope.cluster_label);
         let wanted = of_jobs(&named(&totals, &[START, END, GPUS]));
         let values = self.scope.parts(&format!("last_over_time({wanted}{range})"));

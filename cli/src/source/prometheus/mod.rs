@@ -58,7 +58,7 @@ impl Source for Prometheus {
         };
         let selector = find::series_of(&who, &self.scope.cluster_label);
         let mut notes = Vec::new();
-        let mut measured = self.measure(&selector, self.until, self.window).await?.measured();
+        let mut measured = self.measure(&selector, self.until, self.window, wanted.curves).await?.measured();
         let (mut at, mut earlier) = (self.until, Vec::new());
         loop {
             let parts = measured.runs();
@@ -77,7 +77,7 @@ impl Source for Prometheus {
                 break;
             }
             at = start - 1.0;
-            let before = self.measure(&selector, at, window).await?.measured();
+            let before = self.measure(&selector, at, window, wanted.curves).await?.measured();
             if before.nodes.is_empty() {
                 break;
             }

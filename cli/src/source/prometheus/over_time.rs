@@ -1,5 +1,7 @@
 //! What is known over the time of a job: curves, what it held at most, what its nodes are, how much of it was scraped.
 
+use std::collections::BTreeSet;
+
 use job_report::metric::{self, Level};
 use job_report::part::{OF_PARTS, series_of_parts};
 use job_report::{Curves, Metric};
@@ -74,7 +76,10 @@ impl Prometheus {
                 Parts::None | Parts::Totals => Vec::new(),
             };
             let more = of_parts.iter().map(String::as_str).chain([metric::CPU_ALLOCATED_SECONDS.series]);
-            let expr = self.scope.parts(&of_job("", &[&named(wanted.curves, &more.collect::<Vec<_>>())]));
+            let of_job = of_job("", &[&named(wanted.curves, &more.collect::<Vec<_>>())]);
+            let of_devices = self.devices(measured, wanted.curves);
+            let either = of_devices.map(|devices| format!(" or {devices}")).unwrap_or_default();
+            let expr = self.scope.parts(&format!("{of_job}{either}"));
             let bins = Curves::new(start, end, step).bins();
             let count = f64::from(u32::try_from(bins).unwrap_or(u32::MAX));
             let range = Range { start: start + step, end: start + count * step, step };
@@ -106,6 +111,24 @@ impl Prometheus {
             measured.curves = Some(measured.draw(Curves::new(start, end, step), &series, wanted.curves));
         }
         Ok(())
+    }
+}
+
+impl Prometheus {
+    /// The series of the job's GPUs, whoever uses them; `None` if there are none, or too many for a selector.
+    fn devices(&self, measured: &Measured, curves: &[&'static Metric]) -> Option<String> {
+        let names: BTreeSet<&str> = curves
+            .iter()
+            .filter(|metric| metric.level == Level::Device)
+            .map(|metric| metric.series)
+            .collect();
+        let gpus: Vec<&str> =
+            measured.nodes.iter().flat_map(|node| &node.gpus).map(|gpu| gpu.uuid.as_str()).collect();
+        if names.is_empty() || gpus.is_empty() || gpus.len() > MOST_HOSTS {
+            return None;
+        }
+        let hosts = any_of("instance", measured.exporters.iter().map(|(instance, _)| instance.as_str()));
+        Some(self.scope.selector(&[&any_of("__name__", names), &hosts, &any_of("uuid", gpus)]))
     }
 }
 

@@ -207,11 +207,13 @@ fn curves(job: Job, file: &mut impl Writer) {
     };
     let (gpus, parts) = (rows(|node| node.gpus.len()), rows(|node| node.parts.len()));
     for metric in metric::ALL {
-        let Some(sum) = curves.sum(metric) else { continue };
+        let of_all = if metric.adds_up() { curves.sum(metric) } else { curves.most(metric) };
+        let Some(of_all) = of_all else { continue };
         let unit = unit(metric.unit, metric.kind == Kind::Counter);
         let mut attributes = about(metric, unit.clone(), &["time"]);
-        attributes.push(("sum", Value::Word("over what was seen of nodes and GPUs".to_owned())));
-        file.vector(&format!("job/{}", metric.key), &sum, attributes);
+        let join = if metric.adds_up() { "sum" } else { "highest" };
+        attributes.push((join, Value::Word("of what was seen of nodes and GPUs".to_owned())));
+        file.vector(&format!("job/{}", metric.key), &of_all, attributes);
         let (mut by_node, mut by_gpu, mut by_part) = (Rows::default(), Rows::default(), Rows::default());
         for Curve { node, gpu, values, .. } in curves.curves.extract_if(.., |curve| curve.metric == *metric) {
             match (node, gpu) {
