@@ -1,3 +1,5 @@
+use job_report::Part;
+
 use super::*;
 use crate::testing;
 
@@ -181,5 +183,33 @@ fn what_was_not_seen_for_a_while_is_a_gap() {
         of("Memory").description.contains("page cache, kernel 1 B to 1 B, mean 1 B"),
         "{:?}",
         of("Memory")
+    );
+}
+
+#[test]
+fn steps_of_all_nodes_are_added_up_and_the_last_row_is_the_job() {
+    let mut job = testing::job();
+    let part = |step: &str, task: Option<&str>, seconds: f64, peak: f64| {
+        let mut part = Part { step: step.to_owned(), task: task.map(str::to_owned), ..Part::default() };
+        part.values.set(&metric::CPU_SECONDS, seconds);
+        part.values.set(&metric::MEMORY_PEAK_BYTES, peak);
+        part
+    };
+    job.nodes[0].parts =
+        vec![part("batch", None, 20.0, 1e6), part("0", None, 3600.0, 4e9), part("0", Some("0"), 3590.0, 4e9)];
+    job.nodes[1].parts = vec![part("0", None, 1800.0, 2e9)];
+    let document = document(job.clone());
+    let steps = tables(&document).into_iter().find(|table| table.caption.starts_with("Steps")).unwrap();
+    assert_eq!(row(steps, "batch")[1..4], ["1", "-", "00:00:20"]);
+    assert_eq!(row(steps, "0")[1..], ["2", "1", "01:30:00", "3.73 GiB"]);
+    assert_eq!(row(steps, "all")[3], "3-16:30:15");
+    // Those with the most CPU time are shown.
+    job.nodes[1].parts = (0..40).map(|step| part(&step.to_string(), None, f64::from(step), 1e6)).collect();
+    let document = self::document(job);
+    let steps = tables(&document).into_iter().find(|table| table.caption.starts_with("Steps")).unwrap();
+    assert_eq!(steps.rows.len(), 30);
+    assert_eq!(
+        [&steps.rows[0][0], &steps.rows[1][0], &steps.rows[2][0]].map(|name| name.as_deref().unwrap()),
+        ["batch", "0", "12"]
     );
 }
