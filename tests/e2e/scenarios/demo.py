@@ -14,6 +14,8 @@ import play  # noqa: E402
 import stack  # noqa: E402
 import summary  # noqa: E402
 
+from .identity import asked_for_long  # noqa: E402
+
 
 def _once(bed):
     return None if bed.name == "vm-22.05-v2" else "the demo runs on vm-22.05-v2"
@@ -23,7 +25,7 @@ def _once(bed):
 def demo(context):
     """Each job of the demo is reported with its usage, the sums are right in Prometheus, the owner of the killed job gets a mail."""
     bed, output = context.bed, io.StringIO()
-    with play.prologs(bed), context.exporter(), stack.start([bed.exporter], context.options.prometheus) as servers:
+    with play.prologs(bed), asked_for_long(bed), context.exporter(), stack.start([bed.exporter], context.options.prometheus) as servers:
         before = set(bed.slurm.jobs())
         with contextlib.redirect_stdout(output):
             balanced = play.rounds_of_jobs(bed, servers, context.options.cli, 1)

@@ -11,7 +11,7 @@ from testbed.processes import wait_for
 from testbed.reports import Ran
 
 from .endings import in_seconds, knows_times
-from .identity import installed_snippets, no_snippets
+from .identity import asked_for_long, installed_snippets, no_snippets
 from .kinds import second_node
 
 SPIN = "end=$((SECONDS + {})); while ((SECONDS < end)); do :; done"
@@ -193,17 +193,6 @@ def _elements(context, server, array):
     return elements
 
 
-@contextlib.contextmanager
-def _asked_for_long(bed):
-    """The prolog asks slurmctld again for ten minutes: on a machine that is busy with other virtual machines one minute may not be enough."""
-    settings = "/etc/default/jobledger-slurm"
-    bed.agent.put(settings, b"JOBLEDGER_ASK_AGAIN='5 15 45 60 60 60 60 60 60 60 60 60'\n", 0o644)
-    try:
-        yield
-    finally:
-        bed.run(f"rm -f {settings}")
-
-
 def started(context, server, jobs, *more):
     """Submits jobs: {kind: (body, options)}; returns {kind: id}. Those that are called "cancelled" and "requeued" are, once they were scraped."""
     bed, slurm, user = context.bed, context.slurm, context.bed.users[0]
@@ -224,7 +213,7 @@ def report(context):
     bed, slurm = context.bed, context.slurm
     has_times = knows_times(bed)
     bed.run(f"rm -f {_GO}")
-    with installed_snippets(bed), _asked_for_long(bed), second_node(bed), _partition_of_both(bed) as partition, _kept_mails(bed), context.exporter(), \
+    with installed_snippets(bed), asked_for_long(bed), second_node(bed), _partition_of_both(bed) as partition, _kept_mails(bed), context.exporter(), \
             context.prometheus(interval=5) as server:
         ids = started(context, server, _JOBS, f"--partition={partition}")
         elements = _elements(context, server, ids["array"])
