@@ -71,7 +71,7 @@ fn measure(of: Level, place: (usize, Option<usize>), curves: &mut Curves) -> job
     let row = place.0 * 8 + place.1.unwrap_or(0);
     let bins = curves.bins();
     let mut totals = Vec::new();
-    for metric in metric::ALL.iter().copied().filter(|metric| metric.level == of) {
+    for metric in metric::ALL.iter().copied().filter(|metric| metric.level == of && metric.is_usual()) {
         let points: Vec<f64> = (0..bins).map(|bin| shape(metric, row, bin)).collect();
         match metric.kind {
             Kind::Counter => totals.push((metric, points.iter().sum::<f64>() * curves.step)),
