@@ -182,6 +182,18 @@ class Recordings(unittest.TestCase):
         self.assertEqual(offline["job"]["nodes"], online["job"]["nodes"])
         self.assertEqual(offline["numbers"], online["numbers"])
 
+    def test_an_export_of_what_is_not_known_is_an_error_and_no_file(self):
+        process = self.record()
+        wait_for("a recording", lambda: self.batches() >= 2)
+        process.terminate()
+        process.communicate(timeout=300)
+        text = self.file.read_text()
+        self.file.write_text("".join(line for line in text.splitlines(True) if "jobledger_task_" not in line))
+        out = self.directory / "tasks.csv"
+        ran = self.run_it("export", "--recording", self.file, "--by=task", "--output", out)
+        self.assertEqual((ran.status, out.exists()), (1, False))
+        self.assertIn("nothing is known of the job's tasks: the exporter publishes them with --jobs.tasks\n", ran.err)
+
     def test_curves_are_those_that_were_recorded(self):
         process = self.record()
         wait_for("a recording", lambda: self.batches() >= 8)

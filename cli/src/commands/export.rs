@@ -165,6 +165,9 @@ fn write(
             let layout =
                 if layout == Some(ExportLayout::Long) { table::Layout::Long } else { table::Layout::Wide };
             let table = Table::new(&report.job, by).ok_or("nothing is known of the job over time")?;
+            if table.blocks.is_empty() {
+                return Err(nothing_of(options.by).into());
+            }
             match format {
                 Format::Csv => atomic::write(path, |to| csv::write(&table, layout, to))?,
                 _ => atomic::write(path, |to| parquet::write(&report.job, &table, layout, to))?,
@@ -172,6 +175,20 @@ fn write(
         }
     }
     Ok(())
+}
+
+/// Why a table has no rows.
+fn nothing_of(by: ExportBy) -> &'static str {
+    match by {
+        ExportBy::Step => {
+            "nothing is known of the job's steps: the exporter publishes them with --jobs.steps"
+        }
+        ExportBy::Task => {
+            "nothing is known of the job's tasks: the exporter publishes them with --jobs.tasks"
+        }
+        ExportBy::Gpu => "the job had no GPU",
+        ExportBy::Node | ExportBy::Job => "nothing is known of the job's nodes",
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use job_report::metric::{self, Kind as MetricKind, Level};
-use job_report::{Curves, Metric, Report, Thresholds};
+use job_report::{Curves, Report, Thresholds};
 use prometheus_api::{Labels, Sample, Series};
 
 use super::identity::{Who, choose, identity};
@@ -162,12 +162,12 @@ impl OfJob<'_> {
                 .filter(|(time, _)| (start..before).contains(time))
                 .collect(),
         };
-        let is_device = |series: &&&Series| {
-            let of = |metric: &&&Metric| Some(metric.series) == series.labels.name();
-            metric::ALL.iter().filter(of).any(|metric| metric.level == Level::Device)
-        };
-        let of_devices = self.nodes.iter().filter(is_device);
-        let series: Vec<Series> = self.series.iter().chain(of_devices).map(during).collect();
+        let devices: BTreeSet<_> = (metric::ALL.iter())
+            .filter(|metric| metric.level == Level::Device)
+            .map(|metric| Some(metric.series))
+            .collect();
+        let of_devices = self.nodes.iter().filter(|series| devices.contains(&series.labels.name()));
+        let mut series: Vec<Series> = self.series.iter().chain(of_devices).map(during).collect();
         measured.add_held(&held(&series));
         measured.add_others(&facts(&series));
         measured.add_others(&self.hardware());
@@ -187,6 +187,9 @@ impl OfJob<'_> {
             let last =
                 |series: &Series| series.points.last().map(|(_, value)| sample(&series.labels, *value));
             measured.add_parts(&series.iter().filter_map(last).collect::<Vec<_>>());
+        }
+        if wanted.parts != Parts::Curves {
+            series.retain(|series| series.labels.get("step").is_none());
         }
         if wanted.curves.is_empty() || wanted.bins == 0 {
             return;

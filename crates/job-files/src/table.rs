@@ -170,6 +170,9 @@ impl Block<'_> {
     }
 }
 
+/// A metric, and indices of a node and of a part of it.
+type Place<'a> = (&'a str, Option<usize>, Option<usize>);
+
 /// A job's curves as rows and columns.
 #[derive(Debug)]
 pub struct Table<'a> {
@@ -188,12 +191,12 @@ impl<'a> Table<'a> {
     pub fn new(job: &'a Job, by: By) -> Option<Self> {
         let curves = job.curves.as_ref()?;
         let mut seen = BTreeSet::new();
-        let mut of: BTreeMap<(&str, Option<usize>), Vec<&Curve>> = BTreeMap::new();
+        let mut of: BTreeMap<Place<'_>, Vec<&Curve>> = BTreeMap::new();
         let of_parts = matches!(by, By::Step | By::Task);
         let drawn = if of_parts { &curves.of_parts } else { &curves.curves };
         for curve in drawn.iter().filter(|curve| by.has(curve)) {
             seen.insert(curve.metric.key);
-            of.entry((curve.metric.key, curve.node)).or_default().push(curve);
+            of.entry((curve.metric.key, curve.node, curve.part)).or_default().push(curve);
         }
         let metrics: Vec<_> =
             metric::ALL.iter().copied().filter(|metric| seen.contains(metric.key)).collect();
@@ -202,7 +205,9 @@ impl<'a> Table<'a> {
             rows: 0..curves.bins(),
             columns: metrics.iter().map(|metric| joined(curves, metric, curves_of(metric))).collect(),
         };
-        let on = |metric: &Metric, node| of.get(&(metric.key, node)).cloned().unwrap_or_default();
+        let of_part =
+            |metric: &Metric, node, part| of.get(&(metric.key, node, part)).cloned().unwrap_or_default();
+        let on = |metric: &Metric, node| of_part(metric, node, None);
         let nodes = job.nodes.iter().enumerate();
         let blocks = match by {
             By::Job => vec![block(Vec::new(), &|metric| {
@@ -230,7 +235,7 @@ impl<'a> Table<'a> {
                     let task = part.task.as_deref();
                     let names = [Some(node.name.as_str()), Some(part.step.as_str()), task];
                     let whole = block(names.into_iter().flatten().collect(), &|metric| {
-                        on(metric, Some(at)).into_iter().filter(|curve| curve.part == Some(index)).collect()
+                        of_part(metric, Some(at), Some(index))
                     });
                     whole.of_its_time()
                 })

@@ -162,11 +162,11 @@ metrics! {
         BRANCHES "branches" "jobledger_job_branches_total" [] Counter Count "Branches";
         BRANCH_MISSES "branch_misses" "jobledger_job_branch_misses_total" [] Counter Count "Branches that were predicted wrongly";
         L1D_REFERENCES "l1d_references" "jobledger_job_cache_references_total" ["level" = "l1d"] Counter Count "Accesses to the L1 data caches";
-        L1D_MISSES "l1d_misses" "jobledger_job_cache_misses_total" ["level" = "l1d"] Counter Count "Those that missed";
+        L1D_MISSES "l1d_misses" "jobledger_job_cache_misses_total" ["level" = "l1d"] Counter Count "Accesses to the L1 data caches that missed";
         L2_REFERENCES "l2_references" "jobledger_job_cache_references_total" ["level" = "l2"] Counter Count "Accesses to the L2 caches";
-        L2_MISSES "l2_misses" "jobledger_job_cache_misses_total" ["level" = "l2"] Counter Count "Those that missed";
+        L2_MISSES "l2_misses" "jobledger_job_cache_misses_total" ["level" = "l2"] Counter Count "Accesses to the L2 caches that missed";
         L3_REFERENCES "l3_references" "jobledger_job_cache_references_total" ["level" = "l3"] Counter Count "Accesses to the L3 caches";
-        L3_MISSES "l3_misses" "jobledger_job_cache_misses_total" ["level" = "l3"] Counter Count "Those that missed";
+        L3_MISSES "l3_misses" "jobledger_job_cache_misses_total" ["level" = "l3"] Counter Count "Accesses to the L3 caches that missed";
         NETWORK_RECEIVED_PACKETS "network_received_packets" "jobledger_job_network_received_packets_total" [] Counter Count "Packets received by IP";
         NETWORK_TRANSMITTED_PACKETS "network_transmitted_packets" "jobledger_job_network_transmitted_packets_total" [] Counter Count "Packets sent by IP";
         INFINIBAND_RECEIVED_PACKETS "infiniband_received_packets" "jobledger_job_infiniband_received_packets_total" [] Counter Count "Packets received by InfiniBand while alone on the node";

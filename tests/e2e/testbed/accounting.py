@@ -38,9 +38,7 @@ AccountingStoragePort={port}
 AccountingStoragePass={munge}
 """
 _CONFIG = "/etc/slurm/slurm.conf"
-
-
-# They run in the suite's own root directory, which sees this machine's scratch directories.
+# Runs a command in a root directory that sees this machine's scratch directories.
 _ENTER = "mount --rbind {scratch} {root}{scratch} && exec chroot {root} \"$@\""
 
 
@@ -62,10 +60,9 @@ def _programs(suite):
 class Accounting:
     """A running slurmdbd."""
 
-    def __init__(self, config, cluster, programs):
+    def __init__(self, config, programs):
         # For SLURM's commands on this machine.
         self.environment = {"SLURM_CONF": str(config)}
-        self.cluster = cluster
         if programs:
             commands = config.parent / "bin"
             commands.mkdir()
@@ -107,7 +104,7 @@ def start(bed, accounts, *settings):
             path.write_text(text.format(**values))
             shutil.chown(path, _USER, _USER)
             path.chmod(0o600 if name == "slurmdbd.conf" else 0o644)
-        found = Accounting(home / "slurm.conf", cluster, programs)
+        found = Accounting(home / "slurm.conf", programs)
         stack.enter_context(running(
             ["munged", "-F", "--force", f"--key-file={key}", f"--socket={munge}", f"--pid-file={home}/munge.pid",
              f"--log-file={home}/munge.log", f"--seed-file={home}/munge.seed"], home / "munged.out"))

@@ -168,7 +168,11 @@ pub(super) fn nodes_and_gpus(job: &Job) -> Vec<Block> {
 
 fn columns_of_steps<'a>() -> [Column<Step<'a>>; 10] {
     [
-        ("nodes", |step| Some(step.parts.len().to_string()), none),
+        (
+            "nodes",
+            |step| Some(step.parts.len()).filter(|nodes| *nodes > 0).map(|nodes| nodes.to_string()),
+            none,
+        ),
         ("tasks", |step| Some(step.tasks).filter(|tasks| *tasks > 0).map(|tasks| tasks.to_string()), none),
         ("CPUs", |step| step.total(&metric::CPUS).map(digits), none),
         (

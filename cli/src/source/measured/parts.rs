@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use job_report::metric::Kind;
 use job_report::part::{OF_PARTS, series_of_job};
-use job_report::{Curves, Metric, Part};
+use job_report::{Curves, Metric, Part, Values};
 use prometheus_api::{Labels, Sample, Series};
 
 use super::Measured;
@@ -20,27 +20,27 @@ fn metrics_of(labels: &Labels) -> impl Iterator<Item = &'static Metric> {
     })
 }
 
-/// The names of a step, and of a task of it.
-fn names(labels: &Labels) -> Option<(String, Option<String>)> {
+/// Of a step, and of a task of it.
+type Names = (String, Option<String>);
+
+fn names(labels: &Labels) -> Option<Names> {
     Some((harmless(labels.get("step")?), labels.get("task").map(harmless)))
 }
 
 impl Measured {
     /// Adds the last samples of steps and tasks.
     pub(in crate::source) fn add_parts(&mut self, answer: &[Sample]) {
+        let mut found: BTreeMap<(usize, Names), Values> = BTreeMap::new();
         for sample in answer {
-            let Some((node, (step, task))) = self.position(&sample.labels).zip(names(&sample.labels)) else {
-                continue;
-            };
-            let Some(node) = self.nodes.get_mut(node) else { continue };
-            let is_it = |part: &Part| part.step == step && part.task == task;
-            let at = node.parts.iter().position(is_it).unwrap_or_else(|| {
-                node.parts.push(Part { step, task, ..Part::default() });
-                node.parts.len() - 1
-            });
-            let Some(part) = node.parts.get_mut(at) else { continue };
+            let Some(key) = self.position(&sample.labels).zip(names(&sample.labels)) else { continue };
+            let values = found.entry(key).or_default();
             for metric in metrics_of(&sample.labels).filter(|metric| metric.kind != Kind::Gauge) {
-                part.values.add(metric, sample.value);
+                values.add(metric, sample.value);
+            }
+        }
+        for ((node, (step, task)), values) in found {
+            if let Some(node) = self.nodes.get_mut(node) {
+                node.parts.push(Part { step, task, values });
             }
         }
         for node in &mut self.nodes {
@@ -48,9 +48,10 @@ impl Measured {
         }
     }
 
-    pub(super) fn part(&self, node: usize, labels: &Labels) -> Option<usize> {
+    fn part(&self, node: usize, labels: &Labels) -> Option<usize> {
         let (step, task) = names(labels)?;
-        self.nodes.get(node)?.parts.iter().position(|part| part.step == step && part.task == task)
+        let it = Part { step, task, ..Part::default() };
+        self.nodes.get(node)?.parts.binary_search_by(|part| part.order(&it)).ok()
     }
 
     /// Draws what steps and tasks did. A step began after the last reading of its node that did not have it. It ended before the first that has no

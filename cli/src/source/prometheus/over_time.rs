@@ -1,7 +1,5 @@
 //! What is known over the time of a job: curves, what it held at most, what its nodes are, how much of it was scraped.
 
-use std::collections::BTreeSet;
-
 use job_report::metric::{self, Level};
 use job_report::part::{OF_PARTS, series_of_parts};
 use job_report::{Curves, Metric};
@@ -76,10 +74,13 @@ impl Prometheus {
                 Parts::None | Parts::Totals => Vec::new(),
             };
             let more = of_parts.iter().map(String::as_str).chain([metric::CPU_ALLOCATED_SECONDS.series]);
-            let of_job = of_job("", &[&named(wanted.curves, &more.collect::<Vec<_>>())]);
-            let of_devices = self.devices(measured, wanted.curves);
-            let either = of_devices.map(|devices| format!(" or {devices}")).unwrap_or_default();
-            let expr = self.scope.parts(&format!("{of_job}{either}"));
+            let mut series = of_job("", &[&named(wanted.curves, &more.collect::<Vec<_>>())]);
+            let devices = wanted.curves.iter().filter(|metric| metric.level == Level::Device);
+            if measured.nodes.iter().any(|node| !node.gpus.is_empty()) && devices.clone().next().is_some() {
+                // These name no job: those of other GPUs are left out later.
+                series += &format!(" or {}", self.on_hosts(&measured.exporters, &named(devices, &[])));
+            }
+            let expr = self.scope.parts(&series);
             let bins = Curves::new(start, end, step).bins();
             let count = f64::from(u32::try_from(bins).unwrap_or(u32::MAX));
             let range = Range { start: start + step, end: start + count * step, step };
@@ -114,24 +115,6 @@ impl Prometheus {
     }
 }
 
-impl Prometheus {
-    /// The series of the job's GPUs, whoever uses them; `None` if there are none, or too many for a selector.
-    fn devices(&self, measured: &Measured, curves: &[&'static Metric]) -> Option<String> {
-        let names: BTreeSet<&str> = curves
-            .iter()
-            .filter(|metric| metric.level == Level::Device)
-            .map(|metric| metric.series)
-            .collect();
-        let gpus: Vec<&str> =
-            measured.nodes.iter().flat_map(|node| &node.gpus).map(|gpu| gpu.uuid.as_str()).collect();
-        if names.is_empty() || gpus.is_empty() || gpus.len() > MOST_HOSTS {
-            return None;
-        }
-        let hosts = any_of("instance", measured.exporters.iter().map(|(instance, _)| instance.as_str()));
-        Some(self.scope.selector(&[&any_of("__name__", names), &hosts, &any_of("uuid", gpus)]))
-    }
-}
-
 /// The exporter's series of steps and tasks of those metrics that they have.
 fn names_of_parts(metrics: &[&'static Metric]) -> Vec<String> {
     metrics.iter().filter_map(|metric| series_of_parts(metric)).flatten().collect()
@@ -156,17 +139,20 @@ impl Prometheus {
         self.scope.selector(&matchers)
     }
 
+    /// The series of these exporters that match; those of all if there are many.
+    fn on_hosts(&self, exporters: &[(String, String)], what: &str) -> String {
+        if exporters.len() > MOST_HOSTS {
+            return self.scope.selector(&[what]);
+        }
+        let hosts = any_of("instance", exporters.iter().map(|(instance, _)| instance.as_str()));
+        self.scope.selector(&[what, &hosts])
+    }
+
     /// What these nodes are, and the grams of CO2 of a kilowatt hour.
     pub(super) fn hardware(&self, exporters: &[(String, String)], range: String) -> String {
-        let names = any_of("__name__", OF_NODES);
-        let hosts = any_of("instance", exporters.iter().map(|(instance, _)| instance.as_str()));
-        let nodes = match exporters.len() <= MOST_HOSTS {
-            true => self.scope.selector(&[&names, &hosts]),
-            false => self.scope.selector(&[&names]),
-        };
+        let nodes = self.on_hosts(exporters, &any_of("__name__", OF_NODES));
         let factor = self.scope.selector(&[]);
-        let hosts = if exporters.len() <= MOST_HOSTS { vec![NOT_DIVIDED, &hosts] } else { vec![NOT_DIVIDED] };
-        let gpus = self.scope.selector(&hosts);
+        let gpus = self.on_hosts(exporters, NOT_DIVIDED);
         // `or` does not look at names, so that a count of GPUs needs a label of its own.
         format!(
             "last_over_time({nodes}{range}) or max(jobledger:carbon_factor:grams_per_kwh{factor}) \

@@ -200,12 +200,8 @@ fn curves(job: Job, file: &mut impl Writer) {
         dimensions(&["time"]),
     ];
     file.vector("time", &curves.ends().collect::<Vec<_>>(), attributes);
-    // A row for each GPU, and for each step and task, of all nodes.
-    let rows = |of: fn(&Node) -> usize| -> Vec<(usize, usize)> {
-        let each = nodes.iter().enumerate();
-        each.flat_map(|(node, this)| (0..of(this)).map(move |index| (node, index))).collect()
-    };
-    let (gpus, parts) = (rows(|node| node.gpus.len()), rows(|node| node.parts.len()));
+    let (gpus, parts) =
+        (Place::of(&nodes, |node| node.gpus.len()), Place::of(&nodes, |node| node.parts.len()));
     for metric in metric::ALL {
         let of_all = if metric.adds_up() { curves.sum(metric) } else { curves.most(metric) };
         let Some(of_all) = of_all else { continue };
@@ -219,8 +215,8 @@ fn curves(job: Job, file: &mut impl Writer) {
             match (node, gpu) {
                 (Some(node), None) => by_node.set(node, nodes.len(), values, bins),
                 (Some(node), Some(gpu)) => {
-                    if let Some(row) = gpus.iter().position(|row| *row == (node, gpu)) {
-                        by_gpu.set(row, gpus.len(), values, bins);
+                    if let Some(row) = gpus.row(node, gpu) {
+                        by_gpu.set(row, gpus.rows(), values, bins);
                     }
                 }
                 (None, _) => {}
@@ -229,8 +225,8 @@ fn curves(job: Job, file: &mut impl Writer) {
         for Curve { node, part, values, .. } in
             curves.of_parts.extract_if(.., |curve| curve.metric == *metric)
         {
-            if let Some(row) = parts.iter().position(|row| Some(*row) == node.zip(part)) {
-                by_part.set(row, parts.len(), values, bins);
+            if let Some(row) = node.zip(part).and_then(|(node, part)| parts.row(node, part)) {
+                by_part.set(row, parts.rows(), values, bins);
             }
         }
         for (of, Rows(rows)) in [("node", by_node), ("gpu", by_gpu), ("part", by_part)] {
@@ -239,6 +235,29 @@ fn curves(job: Job, file: &mut impl Writer) {
                 file.matrix(&path, rows, about(metric, unit.clone(), &[of, "time"]));
             }
         }
+    }
+}
+
+/// Where the rows of the GPUs, or of the parts, of each node begin, and where the last ends.
+struct Place(Vec<usize>);
+
+impl Place {
+    fn of(nodes: &[Node], count: impl Fn(&Node) -> usize) -> Self {
+        let mut begins = vec![0];
+        for node in nodes {
+            begins.push(begins.last().copied().unwrap_or_default() + count(node));
+        }
+        Self(begins)
+    }
+
+    fn rows(&self) -> usize {
+        self.0.last().copied().unwrap_or_default()
+    }
+
+    /// `None` of what is none of the node's.
+    fn row(&self, node: usize, index: usize) -> Option<usize> {
+        let row = self.0.get(node)? + index;
+        (row < *self.0.get(node + 1)?).then_some(row)
     }
 }
 

@@ -327,6 +327,20 @@ fn slurms_layout_has_the_steps_and_tasks_that_are_known() {
 }
 
 #[test]
+fn slurms_layout_takes_tasks_without_their_steps() {
+    let mut job = sample::with_steps();
+    job.nodes.truncate(1);
+    job.nodes[0].parts.retain(|part| part.task.is_some());
+    // Those of the parts that are left have other indices.
+    let curves = job.curves.as_mut().unwrap();
+    curves.of_parts.retain(|curve| curve.node == Some(0) && curve.part >= Some(2));
+    curves.of_parts.iter_mut().for_each(|curve| curve.part = curve.part.map(|part| part - 2));
+    let file = read(job, Layout::Slurm);
+    assert_eq!(file.group("Steps/0/Nodes/b01/Tasks").unwrap().datasets().unwrap(), ["0", "1"]);
+    assert_eq!(member(&file, "Steps/0/Nodes/b01/Tasks/1", "CPUTime").iter().sum::<f64>(), 35.0);
+}
+
+#[test]
 fn slurms_layout_needs_samples() {
     let mut none = job(vec![node("a", 0)], Vec::new());
     none.curves = None;

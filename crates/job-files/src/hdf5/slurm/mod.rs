@@ -14,7 +14,7 @@ use job_report::metric::{self, Metric};
 use job_report::{Curve, Curves, Node, Report};
 
 use self::members::{Form, Member, Series};
-use self::steps::Place;
+use self::steps::{Place, Seen};
 use super::writer::{Cells, Value, Writer};
 use super::{About, Error};
 
@@ -72,7 +72,7 @@ pub(super) fn lay_out(report: &Report, about: &About, file: &mut impl Writer) ->
     let series: Vec<_> = members::ALL.iter().filter_map(|series| Sources::of(series, curves)).collect();
     let mut notes = Notes::default();
     let folders = names::components(job.nodes.iter().map(|node| node.name.as_str()));
-    let steps = steps::of(job);
+    let (steps, seen) = (steps::of(job), Seen::of(curves));
     file.attribute("", "Number of Steps", int(steps.len()));
     let groups = names::components(steps.iter().map(|step| step.name.as_str()));
     for (step, group) in steps.iter().zip(groups) {
@@ -83,8 +83,8 @@ pub(super) fn lay_out(report: &Report, about: &About, file: &mut impl Writer) ->
                 continue;
             };
             let path = format!("{group}/Nodes/{folder}");
-            let bins = steps::seen(&steps::curves_of(curves, place.node, place.part));
-            let of = |part| steps::during(&steps::curves_of(curves, place.node, part), &bins);
+            let bins = steps::seen(&seen.on(place.node, place.part));
+            let of = |part| steps::during(&seen.on(place.node, part), &bins);
             let on_node = of(None);
             describe((node, place), (index, on_node.start), &path, &mut notes, file);
             for sources in &series {

@@ -1,8 +1,9 @@
 //! The steps of a job and their tasks, as SLURM's layout has them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use job_report::{Curve, Curves, Job, Node, Part};
+use job_report::{Curve, Curves, Job, Part};
 
 /// The step of the batch script, which is the only one where steps are not known.
 const BATCH: &str = "batch";
@@ -32,33 +33,35 @@ pub(super) struct Place {
 /// All steps, by name. Without steps that are known the job is the step of the batch script.
 pub(super) fn of(job: &Job) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut add = |name: String, place: Place| match steps.iter_mut().find(|step| step.name == name) {
-        Some(step) => step.nodes.push(place),
-        None => steps.push(Step { name, nodes: vec![place] }),
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    let mut add = |name: String, place: Place| {
+        let at = *places.entry(name.clone()).or_insert(steps.len());
+        match steps.get_mut(at) {
+            Some(step) => step.nodes.push(place),
+            None => steps.push(Step { name, nodes: vec![place] }),
+        }
     };
     for (node, this) in job.nodes.iter().enumerate() {
-        let mut steps = this.parts.iter().enumerate().filter(|(_, part)| part.task.is_none()).peekable();
-        if steps.peek().is_none() {
+        if this.parts.is_empty() {
             add(BATCH.to_owned(), Place { node, part: None, tasks: vec![(TASK.to_owned(), None)] });
         }
-        for (index, part) in steps {
-            let tasks = tasks(this, part, index);
-            add(number(&part.step), Place { node, part: Some(index), tasks });
+        let parts: Vec<(usize, &Part)> = this.parts.iter().enumerate().collect();
+        // A step is before its tasks (`Part::order`), and is not there if tasks alone are known.
+        for parts in parts.chunk_by(|(_, one), (_, other)| one.step == other.step) {
+            let Some((_, first)) = parts.first() else { continue };
+            let own = parts.iter().find(|(_, part)| part.task.is_none()).map(|(index, _)| *index);
+            add(number(&first.step), Place { node, part: own, tasks: tasks(own, parts) });
         }
     }
     steps
 }
 
 /// The tables of a step on a node. SLURM numbers tasks; what else is in a step's cgroup has no table.
-fn tasks(node: &Node, step: &Part, index: usize) -> Vec<(String, Option<usize>)> {
-    let is_task = |part: &Part| {
-        let number = part.task.as_deref().and_then(|task| task.parse::<u32>().ok());
-        number.filter(|_| part.step == step.step)
-    };
-    let tasks: Vec<_> = (node.parts.iter().enumerate())
-        .filter_map(|(index, part)| Some((is_task(part)?.to_string(), Some(index))))
-        .collect();
-    if tasks.is_empty() { vec![(TASK.to_owned(), Some(index))] } else { tasks }
+fn tasks(step: Option<usize>, parts: &[(usize, &Part)]) -> Vec<(String, Option<usize>)> {
+    let number = |part: &Part| part.task.as_deref()?.parse::<u32>().ok();
+    let tasks: Vec<_> =
+        parts.iter().filter_map(|(index, part)| Some((number(part)?.to_string(), Some(*index)))).collect();
+    if tasks.is_empty() { vec![(TASK.to_owned(), step)] } else { tasks }
 }
 
 /// SLURM's profile plugin writes the numbers of its own steps (slurm.h, `SLURM_EXTERN_CONT`, `SLURM_INTERACTIVE_STEP`).
@@ -70,11 +73,25 @@ fn number(step: &str) -> String {
     }
 }
 
-/// What was seen of a node, or of one of its parts.
-pub(super) fn curves_of(curves: &Curves, node: usize, part: Option<usize>) -> Curves {
-    let all = if part.is_some() { &curves.of_parts } else { &curves.curves };
-    let here = all.iter().filter(|curve| curve.node == Some(node) && curve.part == part);
-    Curves { curves: here.cloned().collect(), ..Curves::new(curves.start, curves.end, curves.step) }
+/// What was seen of each node, and of each of its parts.
+pub(super) struct Seen<'a> {
+    all: &'a Curves,
+    of: BTreeMap<(Option<usize>, Option<usize>), Vec<&'a Curve>>,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn of(curves: &'a Curves) -> Self {
+        let mut of: BTreeMap<_, Vec<&Curve>> = BTreeMap::new();
+        for curve in curves.curves.iter().chain(&curves.of_parts) {
+            of.entry((curve.node, curve.part)).or_default().push(curve);
+        }
+        Self { all: curves, of }
+    }
+
+    pub(super) fn on(&self, node: usize, part: Option<usize>) -> Curves {
+        let here = self.of.get(&(Some(node), part)).into_iter().flatten().map(|curve| (*curve).clone());
+        Curves { curves: here.collect(), ..Curves::new(self.all.start, self.all.end, self.all.step) }
+    }
 }
 
 /// The bins from the first to the last in which something was seen; all if nothing was.
