@@ -20,7 +20,7 @@ from needed import only
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
 PROMTOOL = shutil.which("promtool")
-# settings.yaml and shared.yaml first: rules are evaluated in this order.
+# Groups are evaluated in this order: what others read comes first. Without group_eval_order promtool takes any order.
 FILES = [RULES / "alerts" / f"{name}.yaml" for name in ("settings", "shared", "jobs-gpu", "jobs-cpu", "jobs-memory", "nodes", "exporter")]
 
 
@@ -32,12 +32,12 @@ def rules_for(names):
     return {"groups": groups}
 
 
-def test_file(rules, series, checks):
+def test_file(rules, order, series, checks):
     asked = []
     for minute, alert, count, *more in checks:
         selected = ",".join([f'alertname="{alert}"', 'alertstate="firing"', *more])
         asked.append({"expr": f"count(ALERTS{{{selected}}}) or vector(0)", "eval_time": f"{minute}m", "exp_samples": [{"labels": "{}", "value": count}]})
-    return {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}
+    return {"rule_files": [str(rules)], "evaluation_interval": "1m", "group_eval_order": order, "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}
 
 
 def with_job_labels(series):
@@ -74,8 +74,10 @@ class Histories(unittest.TestCase):
             def run(numbered):
                 at, (series, checks) = numbered
                 rules, path = Path(home) / f"{at}-rules.yaml", Path(home) / f"{at}.yaml"
-                rules.write_text(yaml.safe_dump(rules_for({check[1] for check in checks}), width=1000))
-                path.write_text(yaml.safe_dump(test_file(rules, series, checks), width=1000))
+                needed = rules_for({check[1] for check in checks})
+                order = [group["name"] for group in needed["groups"]]
+                rules.write_text(yaml.safe_dump(needed, width=1000))
+                path.write_text(yaml.safe_dump(test_file(rules, order, series, checks), width=1000))
                 done = subprocess.run([PROMTOOL, "test", "rules", path], capture_output=True, text=True)
                 return done.returncode, done.stdout + done.stderr
 
