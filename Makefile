@@ -87,6 +87,7 @@ unit-python:
 	$(ATTEMPTS) python tests/slurm_snippets
 	$(ATTEMPTS) python tests/e2e
 	$(ATTEMPTS) python tests/pmu_oracle
+	$(ATTEMPTS) python tests/gpu
 	$(ATTEMPTS) python tests/rules
 	$(ATTEMPTS) python tests/report
 	$(ATTEMPTS) python tests/demo_stack
@@ -206,6 +207,9 @@ chart: ## the chart's copies of rules and dashboards, the names in its schema, i
 
 dashboards: ## grafana/dashboards/*.json, from grafana/src
 	"$$(grafana/environment.sh)" grafana/generate.py
+
+gpu-check: build ## known work on an NVIDIA GPU beside the exporter, as root on a node whose GPU nobody uses, with cupy, torch and nvidia-ml-py: what was done, what was counted, in target/gpu-check
+	python3 tests/gpu/run.py --exporter $(EXPORTER) target/gpu-check
 
 dashboards-live: ## every query of the dashboards against a real Prometheus over demo nodes and recorded machines; the job report behind a label proxy
 	$(ATTEMPTS) python tests/grafana 'test_queries.py'

@@ -38,6 +38,11 @@ def recorded(pages):
     return {kind: Recorded(pages[kind], {name for _, _, name in plan}) for kind, plan in PLANS.items()}
 
 
+def is_complete(pages):
+    """Whether the pages have all that `Cluster` needs."""
+    return all({name for _, _, name in PLANS[kind]} <= set(each.jobs) for kind, each in recorded(pages).items())
+
+
 class Slot:
     """A place on a block of nodes for one job after the other, all replaying one recorded job."""
 

@@ -21,7 +21,7 @@ import bed  # noqa: E402
 import tools  # noqa: E402
 import yaml  # noqa: E402
 from backfill import Backfill  # noqa: E402
-from cluster import DAY, Cluster, recorded  # noqa: E402
+from cluster import DAY, Cluster, is_complete, recorded  # noqa: E402
 from recording import record  # noqa: E402
 from testbed import prometheus as servers  # noqa: E402
 from testbed.processes import exit_on_signals, scratch, wait_for  # noqa: E402
@@ -263,7 +263,7 @@ def main():
     program, promtool = servers.programs(options.prometheus)
     sizes = {}
     with scratch("jobledger-dashboards-scale") as directory:
-        pages = record(options.demo, options.record, directory)
+        pages = record(options.demo, options.record, directory, is_complete)
         for nodes in options.nodes:
             work = directory / str(nodes)
             work.mkdir()

@@ -16,7 +16,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
 
 import bed  # noqa: E402
 from backfill import Backfill  # noqa: E402
-from cluster import DAY, Cluster, recorded  # noqa: E402
+from cluster import DAY, Cluster, is_complete, recorded  # noqa: E402
 from recording import record  # noqa: E402
 from serve import serving  # noqa: E402
 from testbed import prometheus as servers  # noqa: E402
@@ -35,7 +35,7 @@ def main():
     if options.binary:
         program = options.binary
     with scratch("jobledger-scale") as directory:
-        pages = record(options.demo, options.record, directory)
+        pages = record(options.demo, options.record, directory, is_complete)
         results = []
         for nodes in options.nodes:
             work = directory / str(nodes)

@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
 
 import bed  # noqa: E402
 from backfill import Backfill, windows  # noqa: E402
-from cluster import DAY, RETENTION, Cluster, recorded  # noqa: E402
+from cluster import DAY, RETENTION, Cluster, is_complete, recorded  # noqa: E402
 from exposition import Page, labels_of, name_of  # noqa: E402
 from recording import LEAST, record  # noqa: E402
 from serve import serving  # noqa: E402
@@ -42,7 +42,7 @@ class Scale(unittest.TestCase):
     def setUpClass(cls):
         with contextlib.ExitStack() as stack:
             cls.work = stack.enter_context(scratch("jobledger-scale-test"))
-            tracks = recorded(record(program("jobledger-demo"), LEAST, cls.work))
+            tracks = recorded(record(program("jobledger-demo"), LEAST, cls.work, is_complete))
             cls.began = time.time()
             cls.cluster = Cluster(NODES, tracks, cls.began - 7 * DAY)
             (cls.work / "data").mkdir()

@@ -25,7 +25,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
 
 import bed  # noqa: E402
 from backfill import Backfill  # noqa: E402
-from cluster import DAY, Cluster, recorded  # noqa: E402
+from cluster import DAY, Cluster, is_complete, recorded  # noqa: E402
 from recording import record  # noqa: E402
 from serve import serving  # noqa: E402
 from testbed import cache, debian  # noqa: E402
@@ -44,7 +44,7 @@ def main():
     program, promtool = servers.programs("2")
     victoria = options.victoria or programs("sid")
     with scratch("jobledger-victoria") as directory, contextlib.ExitStack() as stack:
-        tracks = recorded(record(options.demo, options.record, directory))
+        tracks = recorded(record(options.demo, options.record, directory, is_complete))
         cluster = Cluster(options.nodes, tracks, time.time() - 7 * DAY)
         (directory / "data").mkdir()
         rules = bed.copy_rules(bed.RULES, directory / "rules", EVALUATE)

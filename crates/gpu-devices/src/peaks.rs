@@ -22,6 +22,8 @@ pub struct Peak {
     tensor_fp16: Option<u32>,
     tensor_fp8: Option<u32>,
     tensor_int8: Option<u32>,
+    #[serde(default)]
+    fp16_is_tensor: bool,
 }
 
 impl Peak {
@@ -33,6 +35,11 @@ impl Peak {
     /// Multiprocessors of a GPU with this many CUDA cores; `None` when that is no multiple of the cores of one.
     pub fn multiprocessors(&self, cores: u32) -> Option<u32> {
         (self.cores > 0 && cores.is_multiple_of(self.cores)).then(|| cores / self.cores).filter(|n| *n > 0)
+    }
+
+    /// Whether the driver counts vector operations of 16 bits as those of tensor cores, too.
+    pub fn counts_fp16_as_tensor(&self) -> bool {
+        self.fp16_is_tensor
     }
 
     /// The pipe whose active time stands for this estimate, and its operations per clock and multiprocessor.

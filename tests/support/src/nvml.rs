@@ -1,4 +1,5 @@
-//! A library of NVIDIA's driver whose GPUs are what a text says: `fake-nvml/fake-nvml.c`, where the words are explained.
+//! Libraries of NVIDIA's driver: one whose GPUs are what a text says (`fake-nvml/fake-nvml.c`, where the words are explained),
+//! and one that answers as a real one did (`fake-nvml/recorded-nvml.c`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,20 +16,20 @@ pub struct FakeNvml {
 }
 
 /// The library as the compiler makes it, by the macros that are defined.
-fn compiled(defines: &[&str]) -> Vec<u8> {
+fn compiled(source: &str, defines: &[&str]) -> Vec<u8> {
     static MADE: Mutex<BTreeMap<String, Vec<u8>>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    made.entry(defines.join(" ")).or_insert_with(|| compile(defines)).clone()
+    made.entry(format!("{source} {}", defines.join(" "))).or_insert_with(|| compile(source, defines)).clone()
 }
 
-fn compile(defines: &[&str]) -> Vec<u8> {
+fn compile(source: &str, defines: &[&str]) -> Vec<u8> {
     let dir = Scratch::new("fake-nvml-build");
     let library = dir.path().join("libnvidia-ml.so.1");
     // Rust needs a C compiler to link, so there is one.
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     cc.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library);
     cc.args(defines.iter().map(|name| format!("-D{name}")));
-    cc.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/fake-nvml/fake-nvml.c")).args(["-ldl", "-lpthread"]);
+    cc.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("fake-nvml").join(source)).args(["-ldl", "-lpthread"]);
     assert!(cc.status().expect("a C compiler").success(), "the fake library does not compile");
     fs::read(library).expect("the compiled library")
 }
@@ -47,7 +48,8 @@ impl FakeNvml {
     #[must_use]
     pub fn variant(defines: &[&str], text: &str) -> Self {
         let dir = Scratch::new("fake-nvml");
-        fs::write(dir.path().join("libnvidia-ml.so.1"), compiled(defines)).expect("the library's copy");
+        fs::write(dir.path().join("libnvidia-ml.so.1"), compiled("fake-nvml.c", defines))
+            .expect("the library's copy");
         let fake = Self { dir };
         fake.set(text);
         fake
@@ -95,6 +97,43 @@ impl FakeNvml {
         }
         fs::remove_file(file).expect("the file of calls");
         (result, calls)
+    }
+}
+
+/// A library that answers as one did that was recorded.
+#[derive(Debug)]
+pub struct RecordedNvml {
+    dir: Scratch,
+}
+
+impl RecordedNvml {
+    /// Answers of this recording, as they were in its first sample.
+    ///
+    /// # Panics
+    /// If the library does not compile.
+    #[must_use]
+    pub fn new(recording: &str) -> Self {
+        let dir = Scratch::new("recorded-nvml");
+        fs::write(dir.path().join("libnvidia-ml.so.1"), compiled("recorded-nvml.c", &[]))
+            .expect("the library's copy");
+        fs::write(dir.path().join("nvml.txt"), recording).expect("the recording");
+        let recorded = Self { dir };
+        recorded.select(1);
+        recorded
+    }
+
+    /// Path of the library.
+    #[must_use]
+    pub fn library(&self) -> PathBuf {
+        self.dir.path().join("libnvidia-ml.so.1")
+    }
+
+    /// From now on it answers as in this sample, counted from 1.
+    ///
+    /// # Panics
+    /// If the file cannot be written.
+    pub fn select(&self, sample: u32) {
+        fs::write(self.dir.path().join("nvml.at"), format!("at {sample}\n")).expect("the number of a sample");
     }
 }
 

@@ -84,10 +84,16 @@ pub(super) fn portion(time: u64, part: f64) -> u64 {
 }
 
 impl Activity {
-    fn new(time: Duration, samples: &[(u32, f64)]) -> Self {
+    fn new(time: Duration, samples: &[(u32, f64)], peak: Option<&Peak>) -> Self {
         let of = |metric: u32| samples.iter().find(|(id, _)| *id == metric).map(|(_, value)| *value);
         let times = TIMES.into_iter().chain([HALF]);
-        let times = times.filter_map(|(id, quantity)| Some((quantity, part(of(id)?)?)));
+        let vector = of(HALF.0).and_then(part).filter(|_| peak.is_some_and(Peak::counts_fp16_as_tensor));
+        let times = times.filter_map(|(id, quantity)| {
+            let active = part(of(id)?)?;
+            let both = [Quantity::TENSOR, Quantity::TENSOR_HALF].contains(&quantity);
+            let counted_twice = vector.filter(|_| both).unwrap_or(0.0);
+            Some((quantity, (active - counted_twice).max(0.0)))
+        });
         let bytes = RATES.into_iter().filter_map(|(id, quantity)| {
             let rate = of(id).filter(|rate| rate.is_finite() && *rate >= 0.0)?;
             Some((quantity, rate * 1_048_576.0 * time.as_secs_f64()))
@@ -135,12 +141,14 @@ impl Pair {
         Ok(Self { earlier, later, taken: None })
     }
 
-    /// What happened since the last call that gave something; `None` at first and when that is too short ago.
+    /// What happened since the last call that gave something; `None` at first and when that is too short ago. The row of
+    /// peaks says which pipes the driver counts as one.
     pub(super) fn read(
         &mut self,
         library: &Library,
         handle: Handle,
         gpu_instance: Option<u32>,
+        peak: Option<&Peak>,
     ) -> Result<Option<Activity>, NvmlError> {
         let Some(taken) = self.taken else {
             library.activity(handle, gpu_instance, &mut self.earlier)?;
@@ -162,7 +170,7 @@ impl Pair {
         self.taken = Some(now);
         let samples: Vec<(u32, f64)> =
             metrics.into_iter().zip(samples?).filter_map(|(id, value)| Some((id, value.ok()?))).collect();
-        Ok(Some(Activity::new(time, &samples)))
+        Ok(Some(Activity::new(time, &samples, peak)))
     }
 }
 
@@ -184,7 +192,7 @@ mod tests {
             (10, 1e9),
             (20, 2.0),
         ];
-        let activity = Activity::new(Duration::from_secs(10), &samples);
+        let activity = Activity::new(Duration::from_secs(10), &samples, None);
         assert_eq!(activity.graphics, Some(0.8));
         let mut counts = Counts::new();
         activity.count(&mut counts);
@@ -204,7 +212,7 @@ mod tests {
 
     #[test]
     fn bytes_of_the_drivers_counters_are_not_counted_twice() {
-        let activity = Activity::new(Duration::from_secs(1), &[(20, 1.0), (21, 1.0)]);
+        let activity = Activity::new(Duration::from_secs(1), &[(20, 1.0), (21, 1.0)], None);
         let mut counts = Counts::new();
         counts.add(Quantity::PCIE_TRANSMITTED, 5);
         activity.count(&mut counts);
@@ -215,7 +223,8 @@ mod tests {
     fn a_full_pipe_does_what_the_data_sheet_says() {
         let peaks = Peaks::built_in();
         let h100 = peaks.find("9.0", "NVIDIA H100 80GB HBM3").unwrap();
-        let activity = Activity::new(Duration::from_secs(2), &[(12, 100.0), (7, 50.0), (5, 100.0)]);
+        let samples = [(12, 100.0), (7, 50.0), (5, 100.0)];
+        let activity = Activity::new(Duration::from_secs(2), &samples, Some(h100));
         let mut counts = Counts::new();
         activity.estimate(h100, 132, 1.98e9, &mut counts);
         // 2 s × 66.9 TFLOPS, and half of 2 s × 132 × 4096 × 1.98 GHz.
@@ -223,5 +232,34 @@ mod tests {
             counts.take(),
             [(Quantity::FLOPS_FP32, 133_816_320), (Quantity::FLOPS_TENSOR_HALF, 1_070_530_560)]
         );
+    }
+
+    #[test]
+    fn vector_operations_of_16_bits_are_not_those_of_tensor_cores() {
+        let peaks = Peaks::built_in();
+        let count = |capability, samples: &[(u32, f64)]| {
+            let peak = peaks.find(capability, "any").unwrap();
+            let activity = Activity::new(Duration::from_secs(1), samples, Some(peak));
+            let mut counts = Counts::new();
+            activity.count(&mut counts);
+            activity.estimate(peak, 100, 1e9, &mut counts);
+            counts.take()
+        };
+        // As a H200 counts a kernel of nothing else.
+        let alone = count("9.0", &[(5, 96.41), (7, 96.41), (13, 96.41)]);
+        let of = |counts: &[(&'static Quantity, u64)], wanted| {
+            counts.iter().find(|(quantity, _)| *quantity == wanted).map(|(_, value)| *value)
+        };
+        assert_eq!(of(&alone, Quantity::FP16), Some(964_100_000));
+        assert_eq!((of(&alone, Quantity::TENSOR), of(&alone, Quantity::TENSOR_HALF)), (Some(0), Some(0)));
+        assert_eq!(of(&alone, Quantity::FLOPS_TENSOR_HALF), Some(0));
+        // Beside products of matrices of both precisions.
+        let mixed = count("9.0", &[(5, 75.0), (6, 12.5), (7, 62.5), (13, 25.0)]);
+        assert_eq!(of(&mixed, Quantity::TENSOR), Some(500_000_000));
+        assert_eq!(of(&mixed, Quantity::TENSOR_HALF), Some(375_000_000));
+        assert_eq!(of(&mixed, Quantity::TENSOR_FP64), Some(125_000_000));
+        // Of others it is not known.
+        let other = count("10.0", &[(5, 75.0), (7, 62.5), (13, 25.0)]);
+        assert_eq!(of(&other, Quantity::TENSOR_HALF), Some(625_000_000));
     }
 }

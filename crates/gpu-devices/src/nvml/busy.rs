@@ -14,6 +14,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub(super) struct Window {
     /// Time in which a kernel ran, nanoseconds.
     pub(super) busy: u64,
+    /// Time with samples, nanoseconds.
+    pub(super) covered: u64,
     /// Time without samples, nanoseconds.
     pub(super) gap: u64,
 }
@@ -34,6 +36,7 @@ pub(super) fn add_up(samples: &[(u64, u32)], last: u64) -> Window {
         let covered = if passed > 2 * usual { usual } else { passed };
         // Percent of microseconds, in nanoseconds.
         window.busy += covered * u64::from(percent.min(100)) * 10;
+        window.covered += covered * 1000;
         window.gap += (passed - covered) * 1000;
         before = at;
     }
@@ -80,7 +83,7 @@ impl Buffer {
                 Some(passed) if passed > SILENCE => {
                     let gap = nanoseconds(passed);
                     *self = Self { last: 0, read: Some(now) };
-                    Reading::Since(Window { busy: 0, gap })
+                    Reading::Since(Window { busy: 0, covered: 0, gap })
                 }
                 _ => Reading::Nothing,
             };
@@ -95,7 +98,7 @@ impl Buffer {
         // distance between its samples and our readings.
         let most = nanoseconds(passed) + 2 * LONGEST * 1000;
         let busy = window.busy.min(most);
-        Reading::Since(Window { busy, gap: window.gap.min(most - busy) })
+        Reading::Since(Window { busy, covered: window.covered.min(most), gap: window.gap.min(most - busy) })
     }
 }
 
@@ -122,7 +125,7 @@ mod tests {
     #[test]
     fn each_sample_stands_for_the_time_before_it() {
         let samples = every_fifth(1_200_000, &[100, 50, 0, 25, 25]);
-        assert_eq!(add_up(&samples, 1_000_000), Window { busy: SECOND / 5 * 2, gap: 0 });
+        assert_eq!(add_up(&samples, 1_000_000), Window { busy: SECOND / 5 * 2, covered: SECOND, gap: 0 });
         let mut turned = samples.clone();
         turned.reverse();
         turned.push((900_000, 100));
@@ -138,12 +141,17 @@ mod tests {
     #[test]
     fn what_the_buffer_does_not_reach_back_to_is_a_gap_and_not_idle() {
         let samples = every_fifth(5_000_000, &[100; 5]);
-        assert_eq!(add_up(&samples, 1_000_000), Window { busy: SECOND, gap: 3_800_000_000 });
+        assert_eq!(add_up(&samples, 1_000_000), Window { busy: SECOND, covered: SECOND, gap: 3_800_000_000 });
         let mut torn = every_fifth(1_200_000, &[100; 5]);
         torn.extend(every_fifth(4_000_000, &[100; 5]));
-        assert_eq!(add_up(&torn, 1_000_000), Window { busy: 2 * SECOND, gap: 1_800_000_000 });
-        assert_eq!(add_up(&[(1_500_000, 80)], 1_000_000), Window { busy: 400_000_000, gap: 0 }, "one sample");
-        assert_eq!(add_up(&[(9_000_000, 80)], 1_000_000), Window { busy: 800_000_000, gap: 7 * SECOND });
+        assert_eq!(
+            add_up(&torn, 1_000_000),
+            Window { busy: 2 * SECOND, covered: 2 * SECOND, gap: 1_800_000_000 }
+        );
+        let one = Window { busy: 400_000_000, covered: SECOND / 2, gap: 0 };
+        assert_eq!(add_up(&[(1_500_000, 80)], 1_000_000), one, "one sample");
+        let late = Window { busy: 800_000_000, covered: SECOND, gap: 7 * SECOND };
+        assert_eq!(add_up(&[(9_000_000, 80)], 1_000_000), late);
         assert_eq!(add_up(&[], 1), Window::default());
         assert_eq!(add_up(&[(2_000_000, 400)], 1_000_000).busy, SECOND, "no more than all the time");
     }
@@ -157,7 +165,10 @@ mod tests {
         assert_eq!(buffer.take(&every_fifth(1_000_000, &[100; 5]), at(0)), Reading::First);
         assert_eq!(buffer.last(), 1_800_000);
         let next = every_fifth(2_000_000, &[50; 5]);
-        assert_eq!(buffer.take(&next, at(1)), Reading::Since(Window { busy: SECOND / 2, gap: 0 }));
+        assert_eq!(
+            buffer.take(&next, at(1)),
+            Reading::Since(Window { busy: SECOND / 2, covered: SECOND, gap: 0 })
+        );
         assert_eq!(buffer.take(&next, at(2)), Reading::Nothing, "they were read");
     }
 
@@ -169,20 +180,29 @@ mod tests {
         buffer.take(&[(1_000_000, 0)], at(0));
         let hour = every_fifth(3_600_000_000, &[100; 5]);
         let Reading::Since(window) = buffer.take(&hour, at(10)) else { panic!() };
-        assert_eq!(window, Window { busy: SECOND, gap: 11 * SECOND });
+        assert_eq!(window, Window { busy: SECOND, covered: SECOND, gap: 11 * SECOND });
         // Set back: nothing comes that is newer, until that is noticed.
         assert_eq!(buffer.take(&[], at(40)), Reading::Nothing);
-        assert_eq!(buffer.take(&[], at(80)), Reading::Since(Window { busy: 0, gap: 70 * SECOND }));
+        assert_eq!(
+            buffer.take(&[], at(80)),
+            Reading::Since(Window { busy: 0, covered: 0, gap: 70 * SECOND })
+        );
         assert_eq!(buffer.last(), 0);
         // It is known up to the 80th second.
         let ten = every_fifth(500_200_000, &[100; 50]);
         let Reading::Since(window) = buffer.take(&ten, at(90)) else { panic!() };
-        assert_eq!(window, Window { busy: 10 * SECOND, gap: 0 });
+        assert_eq!(window, Window { busy: 10 * SECOND, covered: 10 * SECOND, gap: 0 });
         let next = every_fifth(510_200_000, &[100; 5]);
-        assert_eq!(buffer.take(&next, at(91)), Reading::Since(Window { busy: SECOND, gap: 0 }));
+        assert_eq!(
+            buffer.take(&next, at(91)),
+            Reading::Since(Window { busy: SECOND, covered: SECOND, gap: 0 })
+        );
         // The driver did not answer for a time, which was taken from elsewhere.
         assert_eq!(buffer.since(at(101)), Some(Duration::from_secs(10)));
         let later = every_fifth(511_200_000, &[100; 60]);
-        assert_eq!(buffer.take(&later, at(103)), Reading::Since(Window { busy: 2 * SECOND, gap: 0 }));
+        assert_eq!(
+            buffer.take(&later, at(103)),
+            Reading::Since(Window { busy: 2 * SECOND, covered: 2 * SECOND, gap: 0 })
+        );
     }
 }

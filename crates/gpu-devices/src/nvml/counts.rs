@@ -107,6 +107,14 @@ impl Counts {
         }
     }
 
+    /// The driver's counter is of no use.
+    pub(super) fn without_driver(&mut self, quantity: &'static Quantity) {
+        if let Some(count) = self.of(quantity) {
+            count.counter.lost();
+            (count.driver, count.begun) = (false, false);
+        }
+    }
+
     /// Whether this was read in this sample.
     pub(super) fn has(&self, quantity: &'static Quantity) -> bool {
         self.counts.iter().any(|count| count.read && count.quantity == quantity)
@@ -196,6 +204,8 @@ mod tests {
         assert_eq!(counts.take(), [(Quantity::PCIE_RECEIVED, 50)]);
         counts.advance(Quantity::PCIE_RECEIVED, 9, Range::Full, 1);
         assert_eq!(counts.take(), [(Quantity::PCIE_RECEIVED, 52)]);
+        counts.without_driver(Quantity::PCIE_RECEIVED);
+        assert!(!counts.is_counted(Quantity::PCIE_RECEIVED));
     }
 
     #[test]

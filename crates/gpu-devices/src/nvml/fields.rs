@@ -54,8 +54,8 @@ const fn power(
 const NANOSECONDS: f64 = 1e9;
 const WHOLE: f64 = 1.0;
 
-/// Everything that is asked for.
-static ROWS: &[Row] = &[
+/// What is asked for in each sample.
+static EACH: &[Row] = &[
     (id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, 0, Use::Energy),
     (id::NVML_FI_DEV_PCIE_COUNT_TX_BYTES, 0, Use::Count(Quantity::PCIE_TRANSMITTED, 1)),
     (id::NVML_FI_DEV_PCIE_COUNT_RX_BYTES, 0, Use::Count(Quantity::PCIE_RECEIVED, 1)),
@@ -67,42 +67,11 @@ static ROWS: &[Row] = &[
     power(id::NVML_FI_DEV_POWER_INSTANT, GPU, &families::POWER_INSTANT, &[("scope", "gpu")]),
     power(id::NVML_FI_DEV_POWER_INSTANT, MODULE, &families::POWER_INSTANT, &[("scope", "module")]),
     power(id::NVML_FI_DEV_POWER_INSTANT, MEMORY, &families::POWER_INSTANT, &[("scope", "memory")]),
-    power(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, &families::POWER_LIMIT, &[("limit", "module")]),
     measured(id::NVML_FI_DEV_MEMORY_TEMP, &families::TEMPERATURE, &[("sensor", "memory")], WHOLE),
-    measured(
-        id::NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
-        &families::TEMPERATURE_MARGIN_LIMIT,
-        &[("limit", "shutdown")],
-        WHOLE,
-    ),
-    measured(
-        id::NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
-        &families::TEMPERATURE_MARGIN_LIMIT,
-        &[("limit", "slowdown")],
-        WHOLE,
-    ),
-    measured(
-        id::NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
-        &families::TEMPERATURE_MARGIN_LIMIT,
-        &[("limit", "memory_max")],
-        WHOLE,
-    ),
-    measured(
-        id::NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
-        &families::TEMPERATURE_MARGIN_LIMIT,
-        &[("limit", "gpu_max")],
-        WHOLE,
-    ),
     measured(
         id::NVML_FI_DEV_PERF_POLICY_POWER,
         &families::THROTTLE_SECONDS,
         &[("reason", "sw_power_cap")],
-        NANOSECONDS,
-    ),
-    measured(
-        id::NVML_FI_DEV_PERF_POLICY_THERMAL,
-        &families::THROTTLE_SECONDS,
-        &[("reason", "thermal")],
         NANOSECONDS,
     ),
     measured(
@@ -133,6 +102,42 @@ static ROWS: &[Row] = &[
         id::NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
         &families::THROTTLE_SECONDS,
         &[("reason", "sw_thermal")],
+        NANOSECONDS,
+    ),
+];
+
+/// What is asked for once a minute: it hardly ever changes, or only adds up, and some of it takes milliseconds (the limits of
+/// temperature, and the throttling by heat and by the power brake, on an H200).
+static LASTING: &[Row] = &[
+    power(id::NVML_FI_DEV_POWER_CURRENT_LIMIT, MODULE, &families::POWER_LIMIT, &[("limit", "module")]),
+    measured(
+        id::NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "shutdown")],
+        WHOLE,
+    ),
+    measured(
+        id::NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "slowdown")],
+        WHOLE,
+    ),
+    measured(
+        id::NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "memory_max")],
+        WHOLE,
+    ),
+    measured(
+        id::NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
+        &families::TEMPERATURE_MARGIN_LIMIT,
+        &[("limit", "gpu_max")],
+        WHOLE,
+    ),
+    measured(
+        id::NVML_FI_DEV_PERF_POLICY_THERMAL,
+        &families::THROTTLE_SECONDS,
+        &[("reason", "thermal")],
         NANOSECONDS,
     ),
     measured(
@@ -229,9 +234,7 @@ pub(super) struct Batch {
 
 impl Default for Batch {
     fn default() -> Self {
-        let rows: Vec<_> = ROWS.iter().collect();
-        let fields = rows.iter().map(|(id, scope, _)| Field { id: *id, scope: *scope }).collect();
-        Self { rows, fields }
+        Self::of(EACH)
     }
 }
 
@@ -249,6 +252,9 @@ pub(super) struct Since {
     pub(super) passed: Option<Duration>,
     pub(super) pcie: Option<u64>,
 }
+
+/// Batches are no closer together, but for those of other orders than the period's.
+const CLOSEST: Duration = Duration::from_millis(500);
 
 impl Since {
     /// The most that a counter can have grown.
@@ -283,13 +289,24 @@ fn unsigned(number: Number) -> Option<(u64, u32)> {
 }
 
 impl Batch {
+    fn of(rows: &'static [Row]) -> Self {
+        let rows: Vec<_> = rows.iter().collect();
+        let fields = rows.iter().map(|(id, scope, _)| Field { id: *id, scope: *scope }).collect();
+        Self { rows, fields }
+    }
+
+    /// What hardly ever changes.
+    pub(super) fn lasting() -> Self {
+        Self::of(LASTING)
+    }
+
     /// What to ask for.
     pub(super) fn fields(&self) -> &[Field] {
         &self.fields
     }
 
     /// Uses the answers, and does not ask again for what this GPU does not have. A 32-bit counter that may have
-    /// wrapped more than once since the last batch is skipped.
+    /// wrapped more than once since the last batch is skipped; one that always may have is not asked for again.
     pub(super) fn take(
         &mut self,
         answers: &[Result<Number, NvmlError>],
@@ -299,12 +316,13 @@ impl Batch {
         let mut values = FieldValues::default();
         let mut had = Vec::with_capacity(answers.len());
         for ((_, _, used), answer) in self.rows.iter().zip(answers) {
-            had.push(!matches!(answer, Err(NvmlError::NotSupported | NvmlError::InvalidArg)));
-            match answer {
+            had.push(match answer {
                 Ok(number) => use_answer(*used, *number, since, counts, &mut values),
-                Err(NvmlError::NoPermission) => values.denied = true,
-                Err(_) => {}
-            }
+                Err(error) => {
+                    values.denied |= matches!(error, NvmlError::NoPermission);
+                    !matches!(error, NvmlError::NotSupported | NvmlError::InvalidArg)
+                }
+            });
         }
         if had.contains(&false) {
             let mut keep = had.iter();
@@ -316,7 +334,14 @@ impl Batch {
     }
 }
 
-fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, values: &mut FieldValues) {
+/// Whether to ask again.
+fn use_answer(
+    used: Use,
+    number: Number,
+    since: Since,
+    counts: &mut Counts,
+    values: &mut FieldValues,
+) -> bool {
     match used {
         Use::Energy => {
             if let Some((reading, _)) = unsigned(number) {
@@ -324,16 +349,21 @@ fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, valu
             }
         }
         Use::Count(quantity, factor) => {
-            let Some((reading, bits)) = unsigned(number) else { return };
+            let Some((reading, bits)) = unsigned(number) else { return false };
             let range = match 1u64.checked_shl(bits) {
                 Some(at) => Range::Wraps { at },
                 None => Range::Full,
             };
-            if let Range::Wraps { at } = range
-                && since.most(quantity).is_none_or(|most| most / factor >= at)
-            {
-                counts.begin(quantity, reading, range);
-                return;
+            if let Range::Wraps { at } = range {
+                let covers = |since: Since| since.most(quantity).map(|most| most / factor < at);
+                if covers(Since { passed: Some(CLOSEST), ..since }) == Some(false) {
+                    counts.without_driver(quantity);
+                    return false;
+                }
+                if covers(since) != Some(true) {
+                    counts.begin(quantity, reading, range);
+                    return true;
+                }
             }
             counts.advance(quantity, reading, range, factor);
         }
@@ -344,7 +374,7 @@ fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, valu
             }
         }
         Use::Recovery => {
-            let Some((action, _)) = unsigned(number) else { return };
+            let Some((action, _)) = unsigned(number) else { return false };
             for (name, at) in ACTIONS.into_iter().zip(0..) {
                 values.facts.push(Fact::with(
                     &families::RECOVERY_ACTION,
@@ -355,6 +385,7 @@ fn use_answer(used: Use, number: Number, since: Since, counts: &mut Counts, valu
             }
         }
     }
+    true
 }
 
 /// How many links there are.
@@ -419,9 +450,7 @@ mod tests {
         let values = [
             (185, 0, Number::Unsigned(350_500, 32)),
             (185, 1, Number::Unsigned(700_000, 32)),
-            (194, 0, Number::Signed(-2)),
             (74, 0, Number::Unsigned(2_500_000_000, 64)),
-            (230, 0, Number::Unsigned(1, 32)),
             (82, 0, Number::Float(f64::NAN)),
         ];
         let mut counts = Counts::new();
@@ -431,8 +460,19 @@ mod tests {
             [
                 "jobledger_gpu_power_watts [(\"scope\", \"gpu\")] Float(350.5)",
                 "jobledger_gpu_power_watts [(\"scope\", \"module\")] Float(700.0)",
-                "jobledger_gpu_temperature_margin_limit_celsius [(\"limit\", \"slowdown\")] Float(-2.0)",
                 "jobledger_gpu_throttle_seconds_total [(\"reason\", \"sw_power_cap\")] Float(2.5)",
+            ]
+        );
+        assert!(all > 15 && batch.fields().len() == values.len(), "{} of {all}", batch.fields().len());
+        let again = batch.take(&answers(&batch, &values), Since::default(), &mut counts);
+        assert_eq!(text(&again.facts), text(&first.facts), "answers go with their fields");
+        let mut batch = Batch::lasting();
+        let values = [(194, 0, Number::Signed(-2)), (230, 0, Number::Unsigned(1, 32))];
+        let answers = answers(&batch, &values);
+        assert_eq!(
+            text(&batch.take(&answers, Since::default(), &mut counts).facts),
+            [
+                "jobledger_gpu_temperature_margin_limit_celsius [(\"limit\", \"slowdown\")] Float(-2.0)",
                 "jobledger_gpu_recovery_action [(\"action\", \"none\")] Int(0)",
                 "jobledger_gpu_recovery_action [(\"action\", \"gpu_reset\")] Int(1)",
                 "jobledger_gpu_recovery_action [(\"action\", \"node_reboot\")] Int(0)",
@@ -440,9 +480,21 @@ mod tests {
                 "jobledger_gpu_recovery_action [(\"action\", \"drain_and_reset\")] Int(0)",
             ]
         );
-        assert!(all > 40 && batch.fields().len() == values.len(), "{} of {all}", batch.fields().len());
-        let again = batch.take(&answers(&batch, &values), Since::default(), &mut counts);
-        assert_eq!(text(&again.facts), text(&first.facts), "answers go with their fields");
+    }
+
+    #[test]
+    fn a_counter_that_wraps_between_any_two_samples_is_not_asked_for_again() {
+        let run = |pcie: u64| {
+            let (mut batch, mut counts) = (Batch::default(), Counts::new());
+            let values = [(197, 0, Number::Unsigned(7, 32)), (83, 0, Number::Unsigned(1, 64))];
+            let since = Since { passed: Some(Duration::from_secs(10)), pcie: Some(pcie) };
+            let answers = answers(&batch, &values);
+            batch.take(&answers, since, &mut counts);
+            batch.fields().iter().map(|field| field.id).collect::<Vec<_>>()
+        };
+        // 16 lanes of the fifth generation; eight of the third, which half a second does not wrap.
+        assert_eq!(run(64_000_000_000), [83]);
+        assert_eq!(run(8_000_000_000), [83, 197]);
     }
 
     #[test]

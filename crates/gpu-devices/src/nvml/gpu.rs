@@ -14,9 +14,9 @@ use super::ask::{Asker, Notes, Stop};
 use super::busy::{self, Reading, nanoseconds};
 use super::capabilities::NVIDIA;
 use super::counts::Counts;
-use super::fields::{self, Batch, Since};
+use super::fields::{self, Batch};
 use super::parts::{self, MigDevice, Parent};
-use super::processes::{self, Found};
+use super::processes::{self, Found, Since};
 use super::raw::{Handle, Library};
 use super::whole::{Reader, read_memory};
 use super::xids::Xids;
@@ -114,6 +114,7 @@ impl Gpu {
         lasting.extend(mode.map(|mode| Fact::plain(&families::MIG_MODE, u64::from(mode.current == 1))));
         let mut reader = Reader { library, handle, asker: &mut self.asker, notes, facts: &mut lasting };
         self.pcie = reader.lasting()?;
+        lasting.extend(self.look_at_fields(library, notes)?);
         lasting.extend(self.look_at_links(library, notes)?);
         self.lasting = lasting;
         let measures =
@@ -124,6 +125,22 @@ impl Gpu {
             self.parts = parts::enumerate(library, handle, &self.unit, before, roots, notes)?;
         }
         Ok(())
+    }
+
+    fn look_at_fields(&mut self, library: &Library, notes: &mut Notes) -> Result<Vec<Fact>, Stop> {
+        const CALL: &str = "nvmlDeviceGetFieldValues(lasting)";
+        let (mut batch, mut answers) = (Batch::lasting(), Vec::new());
+        let asked =
+            self.asker.ask(CALL, notes, || library.fields(self.handle, batch.fields(), &mut answers))?;
+        if asked.is_none() {
+            return Ok(Vec::new());
+        }
+        // Nothing of it is counted.
+        let values = batch.take(&answers, fields::Since::default(), &mut Counts::new());
+        if values.denied {
+            notes.note(super::error::denied(CALL));
+        }
+        Ok(values.facts)
     }
 
     fn look_at_links(&mut self, library: &Library, notes: &mut Notes) -> Result<Vec<Fact>, Stop> {
@@ -244,12 +261,11 @@ impl Gpu {
                 activity.estimate(peak, *multiprocessors, clock, &mut self.counts);
             }
         }
-        if !self.unit.divided {
-            self.read_busy(library, activity.as_ref(), rate, notes)?;
-        }
+        // The driver has no utilisation on a divided GPU, nor of its processes (nvml.h, nvmlDeviceGetProcessUtilization).
+        let since =
+            if self.unit.divided { None } else { self.read_busy(library, activity.as_ref(), rate, notes)? };
         let found = if wanted.processes {
-            // The driver has no utilisation of processes on a divided GPU (nvml.h, nvmlDeviceGetProcessUtilization).
-            let busy = (!self.unit.divided).then_some(&mut self.processes);
+            let busy = since.map(|since| (&mut self.processes, since));
             processes::read(library, handle, busy, &mut self.asker, notes)?
         } else {
             self.processes = processes::Busy::default();
@@ -280,7 +296,8 @@ impl Gpu {
                 return Err(Stop::Down("lost"));
             }
             let passed = self.read.map(|read| now.saturating_duration_since(read));
-            let values = self.batch.take(&answers, Since { passed, pcie: self.pcie }, &mut self.counts);
+            let values =
+                self.batch.take(&answers, fields::Since { passed, pcie: self.pcie }, &mut self.counts);
             if values.denied {
                 notes.note(super::error::denied(CALL));
             }
@@ -305,19 +322,20 @@ impl Gpu {
             self.pair = self.asker.ask("nvmlGpmSampleAlloc", notes, || Pair::new(library))?;
         }
         let (Some(pair), handle) = (&mut self.pair, self.handle) else { return Ok(None) };
-        Ok(self.asker.ask("nvmlGpmSampleGet", notes, || pair.read(library, handle, None))?.flatten())
+        let peak = self.peak.as_ref().map(|(peak, _)| peak);
+        Ok(self.asker.ask("nvmlGpmSampleGet", notes, || pair.read(library, handle, None, peak))?.flatten())
     }
 
     /// Time in which a kernel ran: from the driver's samples. Where these do not reach back, and on drivers without
     /// them, from measured activity, else from the utilisation at this moment. Without any of them the time is not
-    /// known, and the counts restart.
+    /// known, and the counts restart. Returned is what the samples are of, where there are any.
     fn read_busy(
         &mut self,
         library: &Library,
         activity: Option<&Activity>,
         rate: Option<f64>,
         notes: &mut Notes,
-    ) -> Result<(), Stop> {
+    ) -> Result<Option<Since>, Stop> {
         let (handle, last) = (self.handle, self.buffer.last());
         let device = library.device(handle);
         let values = self.asker.ask("nvmlDeviceGetSamples", notes, || {
@@ -329,23 +347,27 @@ impl Gpu {
         let rate = activity.and_then(|activity| activity.graphics).or(rate);
         let Some(values) = values else {
             self.counts_without_samples(rate);
-            return Ok(());
+            return Ok(None);
         };
         let samples: Vec<(u64, u32)> =
             values.iter().filter_map(|s| Some((s.timestamp, percent(&s.value)?))).collect();
+        let mut covered = 0;
         match self.buffer.take(&samples, Instant::now()) {
             Reading::First => self.counts.add(Quantity::BUSY, 0),
             Reading::Nothing => {}
-            Reading::Since(window) => match rate {
-                _ if window.gap == 0 => self.counts.add(Quantity::BUSY, window.busy),
-                Some(rate) => self.counts.add(Quantity::BUSY, window.busy + portion(window.gap, rate)),
-                None => {
-                    self.counts.restart_here();
-                    self.counts.add(Quantity::BUSY, 0);
+            Reading::Since(window) => {
+                covered = window.covered;
+                match rate {
+                    _ if window.gap == 0 => self.counts.add(Quantity::BUSY, window.busy),
+                    Some(rate) => self.counts.add(Quantity::BUSY, window.busy + portion(window.gap, rate)),
+                    None => {
+                        self.counts.restart_here();
+                        self.counts.add(Quantity::BUSY, 0);
+                    }
                 }
-            },
+            }
         }
-        Ok(())
+        Ok(Some(Since { last, covered }))
     }
 
     fn counts_without_samples(&mut self, rate: Option<f64>) {

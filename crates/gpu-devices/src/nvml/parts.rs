@@ -193,7 +193,7 @@ impl MigDevice {
             self.pair = self.asker.ask("nvmlGpmSampleAlloc", notes, || Pair::new(parent.library))?;
         }
         let (Some(pair), instance) = (&mut self.pair, self.instance.0) else { return Ok(()) };
-        let read = || pair.read(parent.library, parent.handle, Some(instance));
+        let read = || pair.read(parent.library, parent.handle, Some(instance), parent.peak);
         let Some(Some(activity)) = self.asker.ask("nvmlGpmMigSampleGet", notes, read)? else { return Ok(()) };
         activity.count(&mut self.counts);
         if let Some(part) = activity.graphics {

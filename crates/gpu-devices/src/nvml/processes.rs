@@ -1,10 +1,10 @@
 //! Processes on a GPU, by the host's pids, and how long their kernels ran.
 //!
-//! The driver gives one sample a process at most: the part of a recent period in which a kernel of it was resident. It is
-//! taken for the time since the last sample of the process, and never for longer than since the last reading.
+//! The driver gives one sample a process: the mean over all its samples of the GPU since the time that is asked for, in each
+//! of which one process counts as the one that ran. Seen on an H200 with driver 580: the percentages of all processes add up
+//! to that of the GPU, and the time of a process's sample is only when it ran last.
 
 use std::collections::HashMap;
-use std::time::Instant;
 
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::NvmlError;
@@ -22,44 +22,41 @@ pub(super) struct Found {
     pub(super) part: (Option<u32>, Option<u32>),
 }
 
+/// The driver's samples of the GPU since the reading before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Since {
+    /// The driver's time of the newest one that was known then, microseconds.
+    pub(super) last: u64,
+    /// Time that those since then cover, nanoseconds.
+    pub(super) covered: u64,
+}
+
 /// A sample of a process: pid, the driver's time in microseconds, percent.
 pub(super) type Sample = (u32, u64, u32);
 
-/// Time that kernels of each process ran.
+/// Time that kernels of each process ran, nanoseconds, by pid.
 #[derive(Debug, Default)]
-pub(super) struct Busy {
-    /// By pid: nanoseconds, and the driver's time of its last sample.
-    by_pid: HashMap<u32, (u64, u64)>,
-    /// The driver's time of the newest sample, microseconds; 0 before the first reading.
-    last: u64,
-    read: Option<Instant>,
-}
+pub(super) struct Busy(HashMap<u32, u64>);
 
 impl Busy {
-    /// Takes the samples after `self.last`; the first reading only says where to begin.
-    fn take(&mut self, samples: &[Sample], now: Instant) {
-        let newest = samples.iter().map(|(_, at, _)| *at).max().unwrap_or(0).max(self.last);
-        if let Some(read) = self.read.replace(now) {
-            let passed = u64::try_from(now.saturating_duration_since(read).as_micros()).unwrap_or(u64::MAX);
-            let mut sorted = samples.to_vec();
-            sorted.sort_unstable_by_key(|(pid, at, _)| (*pid, *at));
-            for (pid, at, percent) in sorted {
-                let (busy, seen) = self.by_pid.entry(pid).or_default();
-                let since = if self.last == 0 { passed } else { at.saturating_sub((*seen).max(self.last)) };
-                *busy += since.min(passed) * u64::from(percent.min(100)) * 10;
-                *seen = at.max(*seen);
-            }
+    /// Takes the samples of some time; of several of one process the newest is its mean.
+    fn take(&mut self, samples: &[Sample], covered: u64) {
+        let mut sorted = samples.to_vec();
+        sorted.sort_unstable_by_key(|(pid, at, _)| (*pid, std::cmp::Reverse(*at)));
+        sorted.dedup_by_key(|(pid, ..)| *pid);
+        for (pid, _, percent) in sorted {
+            let busy = covered / 100 * u64::from(percent.min(100));
+            *self.0.entry(pid).or_default() += busy;
         }
-        self.last = newest;
     }
 
     fn of(&self, pid: u32) -> u64 {
-        self.by_pid.get(&pid).map_or(0, |(busy, _)| *busy)
+        self.0.get(&pid).copied().unwrap_or(0)
     }
 
     /// Forgets those that are not there.
     fn keep(&mut self, found: &[Found]) {
-        self.by_pid.retain(|pid, _| found.iter().any(|there| there.process.pid == *pid));
+        self.0.retain(|pid, _| found.iter().any(|there| there.process.pid == *pid));
     }
 }
 
@@ -92,12 +89,12 @@ fn add(found: &mut Vec<Found>, kind: ProcessKind, listed: Vec<ProcessInfo>) {
     }
 }
 
-/// The processes on a GPU; `None` where the driver does not know them. `busy` is `None` where it has no utilisation
-/// of processes (divided GPUs).
+/// The processes on a GPU; `None` where the driver does not know them. `busy` is `None` where it has no samples, as of
+/// divided GPUs.
 pub(super) fn read(
     library: &Library,
     handle: Handle,
-    busy: Option<&mut Busy>,
+    busy: Option<(&mut Busy, Since)>,
     asker: &mut Asker,
     notes: &mut Notes,
 ) -> Result<Option<Vec<Found>>, Stop> {
@@ -118,10 +115,9 @@ pub(super) fn read(
     add(&mut found, ProcessKind::Compute, compute.unwrap_or_default());
     add(&mut found, ProcessKind::Graphics, graphics.unwrap_or_default());
     add(&mut found, ProcessKind::Mps, mps.unwrap_or_default());
-    let Some(busy) = busy else { return Ok(Some(found)) };
-    let last = busy.last;
+    let Some((busy, since)) = busy else { return Ok(Some(found)) };
     let utilization = asker.ask("nvmlDeviceGetProcessUtilization", notes, || {
-        match again(|| device.process_utilization_stats(last)) {
+        match again(|| device.process_utilization_stats(since.last)) {
             // No process did anything.
             Err(NvmlError::NotFound) => Ok(Vec::new()),
             other => other,
@@ -129,7 +125,7 @@ pub(super) fn read(
     })?;
     if let Some(utilization) = utilization {
         let samples: Vec<Sample> = utilization.iter().map(|s| (s.pid, s.timestamp, s.sm_util)).collect();
-        busy.take(&samples, Instant::now());
+        busy.take(&samples, since.covered);
         busy.keep(&found);
         for there in &mut found {
             there.process.busy_ns = Some(busy.of(there.process.pid));
@@ -140,39 +136,32 @@ pub(super) fn read(
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
+    const SECOND: u64 = 1_000_000_000;
+
     #[test]
-    fn a_processs_sample_stands_for_the_time_since_its_last_one() {
+    fn a_processs_sample_is_the_mean_of_the_time_since_the_last_reading() {
         let mut busy = Busy::default();
-        let start = Instant::now();
-        let at = |s| start + Duration::from_secs(s);
-        busy.take(&[(1, 1_000_000, 100)], at(0));
+        busy.take(&[(1, 1_000_000, 100)], 0);
         assert_eq!(busy.of(1), 0, "what was before is not known");
-        busy.take(&[(1, 11_000_000, 50), (2, 6_000_000, 10)], at(10));
-        assert_eq!((busy.of(1), busy.of(2)), (5_000_000_000, 500_000_000));
-        busy.take(&[], at(20));
-        busy.take(&[(2, 31_000_000, 100)], at(30));
-        assert_eq!(busy.of(2), 10_500_000_000, "not for the time in which it had none");
-        busy.take(&[(2, 36_000_000, 100), (2, 41_000_000, 100), (2, 41_000_000, 100)], at(40));
-        assert_eq!(busy.of(2), 20_500_000_000);
-        busy.take(&[(2, 999_000_000_000, 100), (1, 5, 100)], at(50));
-        assert_eq!(
-            (busy.of(1), busy.of(2)),
-            (5_000_000_000, 30_500_000_000),
-            "a clock that is set makes no time"
-        );
+        // The second one ran last a while ago.
+        busy.take(&[(1, 11_000_000, 50), (2, 6_000_000, 10)], 10 * SECOND);
+        assert_eq!((busy.of(1), busy.of(2)), (5 * SECOND, SECOND));
+        busy.take(&[], 10 * SECOND);
+        busy.take(&[(2, 31_000_000, 100)], 10 * SECOND);
+        assert_eq!((busy.of(1), busy.of(2)), (5 * SECOND, 11 * SECOND));
+        busy.take(&[(2, 41_000_000, 40), (2, 36_000_000, 100), (2, 41_000_000, 40)], 10 * SECOND);
+        assert_eq!(busy.of(2), 15 * SECOND, "each process once");
+        busy.take(&[(2, 5, 300)], SECOND);
+        assert_eq!(busy.of(2), 16 * SECOND, "no more than all the time");
     }
 
     #[test]
     fn a_pid_that_is_gone_is_forgotten() {
         let mut busy = Busy::default();
-        let start = Instant::now();
-        busy.take(&[], start);
-        busy.take(&[(7, 5_000_000, 100)], start + Duration::from_secs(1));
-        assert_eq!(busy.of(7), 1_000_000_000);
+        busy.take(&[(7, 5_000_000, 100)], SECOND);
+        assert_eq!(busy.of(7), SECOND);
         busy.keep(&[]);
         assert_eq!(busy.of(7), 0);
     }

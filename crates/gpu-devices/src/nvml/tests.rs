@@ -3,6 +3,7 @@
 mod counts;
 mod faults;
 mod parts;
+mod recorded;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn processes_are_read_on_request() {
-    let text =
-        "gpu 0 process 100 5000 50 compute\ngpu 0 process 101 - 0 graphics\ngpu 0 process 102 7 25 mps\n";
+    let text = "gpu 0 process 100 5000 50 compute\ngpu 0 process 101 - 0 graphics\ngpu 0 process 102 7 25 mps\n\
+                gpu 0 sample 1000000 75\n";
     let fake = FakeNvml::new(text);
     let mut backend = backend(&fake);
     let none = backend.sample(LITTLE).unwrap();
@@ -26,10 +26,16 @@ fn processes_are_read_on_request() {
     );
     assert_eq!(facts(unit(&first, "0000")).get("processes{mps}"), Some(&1.0));
     let mut backend = self::backend(&fake);
-    let between = Between::samples(&mut backend, ALL);
-    let listed = unit(&between.second, "0000").processes.clone().unwrap();
-    assert!(between.gives(listed[0].busy_ns, 0.5e9) && listed[1].busy_ns == Some(0), "{listed:?}");
-    assert!(between.gives(listed[2].busy_ns, 0.25e9));
+    backend.sample(ALL).unwrap();
+    // The samples that are new cover a second, whatever passed.
+    let later = format!("{text}gpu 0 sample 1500000 75\ngpu 0 sample 2000000 75\n");
+    fake.set(&later);
+    let second = backend.sample(ALL).unwrap();
+    let listed = unit(&second, "0000").processes.clone().unwrap();
+    let busy: Vec<_> = listed.iter().map(|p| p.busy_ns).collect();
+    assert_eq!(busy, [Some(500_000_000), Some(0), Some(250_000_000)]);
+    let again = unit(&backend.sample(ALL).unwrap(), "0000").processes.clone().unwrap();
+    assert_eq!(again, listed, "nothing new");
     let before = listed[0].busy_ns;
     fake.set("gpu 0 process 101 - 0 graphics\n");
     let third = unit(&backend.sample(ALL).unwrap(), "0000").processes.clone().unwrap();
