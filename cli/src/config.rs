@@ -98,6 +98,8 @@ pub struct Record {
     pub exporter: Option<String>,
     /// Credentials and TLS for it, in the format of promtool's `--http.config.file`.
     pub http_config_file: Option<PathBuf>,
+    /// NVIDIA's library, where no exporter runs and it is not found as libnvidia-ml.so.1.
+    pub nvml_library: Option<PathBuf>,
 }
 
 /// Whose jobs are shown.
@@ -162,6 +164,7 @@ impl Config {
         over(&mut self.mail.sendmail, mail.sendmail);
         over(&mut self.record.exporter, record.exporter);
         over(&mut self.record.http_config_file, record.http_config_file);
+        over(&mut self.record.nvml_library, record.nvml_library);
     }
 }
 

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use crate::arguments::{Arguments, Command};
 use crate::{Failure, documents, output};
 
-use self::node::Node;
+use self::node::{More, Node};
 pub use surroundings::{Environment, Surroundings};
 
 /// Does what the command line says; the exit status is that of a command that it runs.
@@ -31,7 +31,8 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
     let done: Result<(), Failure> = match arguments.command {
         Command::Record(options) => {
             return block_on(async {
-                let new = Node::new(&options.node, options.whole_node, &arguments.common, environment);
+                let more = More { whole_node: options.whole_node, own_gpus: true };
+                let new = Node::new(&options.node, more, &arguments.common, environment);
                 record::run(&options, &mut new.await?).await
             });
         }
@@ -49,7 +50,7 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
         Command::Snapshot(options) => {
             let here = Surroundings::without_source(&arguments.common, environment)?;
             block_on(async {
-                let new = Node::new(&options, false, &arguments.common, environment);
+                let new = Node::new(&options, More::default(), &arguments.common, environment);
                 snapshot::run(&mut new.await?, &here).await
             })
         }

@@ -1,5 +1,6 @@
 //! The job that this process is in, on its node: from the node's exporter, else from the job's own cgroup.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,10 +34,19 @@ enum From {
     Own(Box<OwnJob>),
 }
 
+/// What is shown beyond the job itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct More {
+    /// All of the node.
+    pub(super) whole_node: bool,
+    /// The job's GPUs, where no exporter runs. What they did is known from the second time on.
+    pub(super) own_gpus: bool,
+}
+
 impl Node {
     pub(super) async fn new(
         options: &OfNode,
-        whole_node: bool,
+        more: More,
         common: &Common,
         environment: &Environment,
     ) -> Result<Self, Failure> {
@@ -46,12 +56,17 @@ impl Node {
         };
         let number = place::number(&job)
             .ok_or_else(|| Failure::usage(format!("{job}: this is no number of a job")))?;
-        let selection = Selection { job: number.to_string(), node: environment.node.clone(), whole_node };
-        if options.own_cgroup {
-            return Ok(Self { selection, from: own(&job, environment)? });
-        }
-        let config::Record { exporter, http_config_file } =
+        let selection = Selection {
+            job: number.to_string(),
+            node: environment.node.clone(),
+            whole_node: more.whole_node,
+        };
+        let config::Record { exporter, http_config_file, nvml_library } =
             config::load(common.config.as_deref(), environment.user_config.as_deref())?.record;
+        let own = || own(&job, environment, more.own_gpus, nvml_library);
+        if options.own_cgroup {
+            return Ok(Self { selection, from: own()? });
+        }
         let chosen = options.exporter.clone().or(exporter);
         let url = chosen.clone().unwrap_or_else(|| EXPORTER.to_owned());
         let asking = Options {
@@ -67,10 +82,10 @@ impl Node {
         })?;
         if chosen.is_none()
             && matches!(client.exposition().await, Err(Error::Unreachable { .. }))
-            && let Ok(from) = own(&job, environment)
+            && let Ok(from) = own()
         {
             warn(
-                "no exporter answers: the job's own cgroup is read, which has neither GPUs nor energy nor I/O",
+                "no exporter answers: the job's own cgroup is read, which has neither the node's energy nor I/O",
             );
             return Ok(Self { selection, from });
         }
@@ -82,7 +97,11 @@ impl Node {
         let time = now();
         let page = match &mut self.from {
             From::Exporter { client, .. } => client.exposition().await?,
-            From::Own(job) => job.page(time)?,
+            From::Own(job) => {
+                let page = job.page(time)?;
+                job.take_problems().iter().for_each(|problem| warn(problem));
+                page
+            }
         };
         Ok(self.selection.of(&page, time))
     }
@@ -97,7 +116,7 @@ impl Node {
     }
 }
 
-fn own(job: &str, environment: &Environment) -> Result<From, Failure> {
+fn own(job: &str, environment: &Environment, gpus: bool, library: Option<PathBuf>) -> Result<From, Failure> {
     let uid = getuid().as_raw();
     let mut identity = environment.identity.clone();
     identity.push(("uid", uid.to_string()));
@@ -105,7 +124,10 @@ fn own(job: &str, environment: &Environment) -> Result<From, Failure> {
     let cpus =
         sched_getaffinity(None).map_err(|error| Failure::other(format!("CPUs of this process: {error}")))?;
     let cpus = usize::try_from(cpus.count()).unwrap_or(usize::MAX);
-    OwnJob::find(job, identity, cpus, &Arc::new(Roots::default())).map(|job| From::Own(Box::new(job)))
+    let roots = Arc::new(Roots::default());
+    let own = OwnJob::find(job, identity, cpus, &roots)?;
+    let own = if gpus { own.with_gpus(&roots, environment.visible_gpus.clone(), library) } else { own };
+    Ok(From::Own(Box::new(own)))
 }
 
 /// The job of this process, as its batch system names it. A process of a heterogeneous job has the number of the first component in its

@@ -12,7 +12,7 @@ use prometheus_api::{Client, Options, ProxyEnvironment};
 
 use crate::arguments::{Common, When, Whose};
 use crate::config::{self, Config};
-use crate::own_job::place;
+use crate::own_job::{Visible, place};
 use crate::privacy::Privacy;
 use crate::source::accounting::Sacct;
 use crate::source::prometheus::{Prometheus, Scope, Selection};
@@ -29,6 +29,8 @@ pub struct Environment {
     pub other_job: Option<String>,
     /// What the batch system says of the job: labels of `jobledger_job_info`.
     pub identity: Vec<(&'static str, String)>,
+    /// Which GPUs programs are to use.
+    pub visible_gpus: Visible,
     /// This node: `$SLURMD_NODENAME`, else the host's name.
     pub node: String,
     /// `$SLURM_JOB_MAIL_TYPE`
@@ -53,6 +55,7 @@ impl Environment {
             job_id: get("SLURM_JOB_ID"),
             other_job: get("PBS_JOBID").or_else(|| get("OAR_JOB_ID")),
             identity: place::identity(get),
+            visible_gpus: Visible::of(|name| std::env::var(name).ok()),
             node: get("SLURMD_NODENAME")
                 .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
             mail_type: get("SLURM_JOB_MAIL_TYPE"),

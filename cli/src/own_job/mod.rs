@@ -1,18 +1,23 @@
 //! The job that this process is in, read from its own cgroup, for nodes without the exporter.
 //!
-//! What it shows has the exporter's names and meanings: CPU time and CPUs, memory, pressure. Other jobs, GPUs, energy, counters and I/O are
-//! the exporter's, which has the privileges for them. Sources: `/proc/PID/cgroup` (cgroups(7)), crates `cgroups` and `cpu-topology`,
+//! What it shows has the exporter's names and meanings: CPU time and CPUs, memory, pressure, GPUs. Other jobs, the node's energy, counters
+//! and I/O are the exporter's, which has the privileges for them. Sources: `/proc/PID/cgroup` (cgroups(7)), crates `cgroups` and `cpu-topology`,
 //! `/proc/PID/stat` for the start. Needs no privilege.
 
+mod gpus;
 pub mod place;
 
 use std::fmt::{Display, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cgroups::cpu::{self, CpuStat};
 use cgroups::memory::{parse_memory_events, parse_memory_stat, parse_memory_stat_v1};
 use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::CpuSet;
+use gpus::Gpus;
+pub use gpus::Visible;
 use kernel_files::parse::{Limit, parse_integer, parse_limit, parse_pid_stat, parse_pressure};
 use kernel_files::processes::parse_pids;
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, Roots};
@@ -42,6 +47,7 @@ pub struct OwnJob {
     /// CPUs that this process may run on, where the job has no cpuset.
     affinity: usize,
     last: CpuStat,
+    gpus: Option<Gpus>,
 }
 
 impl OwnJob {
@@ -66,7 +72,19 @@ impl OwnJob {
             start.ok_or_else(|| Failure::other(format!("job {name}: it is not known when it started")))?;
         let files = NodeFiles::new(roots);
         let last = CpuStat::default();
-        Ok(Self { name: name.to_owned(), identity, cgroup, files, buffer, start, affinity, last })
+        Ok(Self { name: name.to_owned(), identity, cgroup, files, buffer, start, affinity, last, gpus: None })
+    }
+
+    /// With the GPUs that this process may open and that are `visible` to programs. `library` is NVIDIA's, where the linker does not
+    /// find it.
+    #[must_use]
+    pub fn with_gpus(self, roots: &Arc<Roots>, visible: Visible, library: Option<PathBuf>) -> Self {
+        Self { gpus: Some(Gpus::new(roots, visible, library)), ..self }
+    }
+
+    /// What could not be read of its GPUs, each once.
+    pub fn take_problems(&mut self) -> Vec<String> {
+        self.gpus.as_mut().map(Gpus::take_problems).unwrap_or_default()
     }
 
     /// What is known of the job and its node at a time, in Prometheus' text format; nothing once the job is over.
@@ -101,6 +119,9 @@ impl OwnJob {
         page.of_job("jobledger_job_allocated_cpu_seconds_total", "", format_args!("{held:.3}"));
         memory(&view, &mut self.buffer, &mut page);
         pressure(&view, &mut self.buffer, &mut page);
+        if let Some(gpus) = &mut self.gpus {
+            gpus.write(&mut page);
+        }
         self.node(&mut page);
         Ok(page.text)
     }
@@ -133,6 +154,16 @@ impl Page {
         if let Some(time) = microseconds {
             self.of_job(name, more, format_args!("{}.{:06}", time / 1_000_000, time % 1_000_000));
         }
+    }
+
+    fn time(&mut self, name: &str, more: &str, time: Duration) {
+        self.of_job(name, more, format_args!("{}.{:09}", time.as_secs(), time.subsec_nanos()));
+    }
+
+    /// Of a GPU, whatever job has it.
+    fn of_gpu(&mut self, name: &str, labels: &str, value: impl Display) {
+        // As above.
+        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.trim_start_matches(','));
     }
 
     fn bytes(&mut self, name: &str, bytes: Option<u64>) {
@@ -457,13 +488,13 @@ mod tests {
     #[test]
     fn the_names_are_the_exporters() {
         let documented = include_str!("../../../docs/metrics.md");
-        let source = include_str!("mod.rs");
-        let end = source.find("mod tests").unwrap();
-        let names: std::collections::BTreeSet<&str> = source[..end]
-            .split('"')
+        let sources = [include_str!("mod.rs"), include_str!("gpus.rs")];
+        let names: std::collections::BTreeSet<&str> = sources
+            .iter()
+            .flat_map(|source| source[..source.find("mod tests").unwrap()].split('"'))
             .filter(|text| text.starts_with("jobledger_") && !text.contains(' '))
             .collect();
-        assert!(names.len() > 12, "{names:?}");
+        assert!(names.len() > 20, "{names:?}");
         for name in names {
             assert!(documented.contains(&format!("| `{name}` |")), "{name}");
         }

@@ -1,8 +1,10 @@
 """`jobledger record` within jobs of real SLURM."""
 
+import contextlib
 import subprocess
 
 from testbed import beds
+from testbed import gpus as testbed
 from testbed.context import equal, expect, scenario
 from testbed.processes import scratch
 from testbed.reports import Ran
@@ -56,25 +58,65 @@ def _check(context, kind, jobid, directory):
     expect(len(seen) >= 3 and max(seen) <= 4.2, f"{kind}: curve {series}")
 
 
-@scenario(beds.EACH_CONTROLLER, unable=no_cpu_accounting, seconds=90)
-def record(context):
-    """A job's recording of itself, from the exporter and from its own cgroup, has what the job saw in its cgroup and what slurmctld has."""
-    bed, slurm = context.bed, context.slurm
+@contextlib.contextmanager
+def _program(context):
+    """The program on the bed, with a directory for recordings."""
+    bed = context.bed
     program = f"{bed.inside}/jobledger"
     with scratch("jobledger-recorded") as directory:
         subprocess.run(["strip", "-o", directory / "jobledger", context.options.cli], check=True)
         bed.agent.put(program, (directory / "jobledger").read_bytes(), 0o755)
         bed.run(f"install -d -m 1777 {_HERE}")
         try:
-            for kind, option in (("exporter", ""), ("cgroup", "--own-cgroup"), ("no exporter", "")):
-                request = (bed.users[0], _body(program, option), ("--mem=100", "-n1"))
-                if kind == "exporter":
-                    with context.exporter():
-                        (jobid,) = slurm.submit_all([request])
-                        slurm.wait_over([jobid])
-                else:
-                    (jobid,) = slurm.submit_all([request])
-                    slurm.wait_over([jobid])
-                _check(context, kind, jobid, directory)
+            yield program, directory
         finally:
             bed.run(f"rm -rf {program} {_HERE}")
+
+
+@scenario(beds.EACH_CONTROLLER, unable=no_cpu_accounting, seconds=90)
+def record(context):
+    """A job's recording of itself, from the exporter and from its own cgroup, has what the job saw in its cgroup and what slurmctld has."""
+    bed, slurm = context.bed, context.slurm
+    with _program(context) as (program, directory):
+        for kind, option in (("exporter", ""), ("cgroup", "--own-cgroup"), ("no exporter", "")):
+            request = (bed.users[0], _body(program, option), ("--mem=100", "-n1"))
+            if kind == "exporter":
+                with context.exporter():
+                    (jobid,) = slurm.submit_all([request])
+                    slurm.wait_over([jobid])
+            else:
+                (jobid,) = slurm.submit_all([request])
+                slurm.wait_over([jobid])
+            _check(context, kind, jobid, directory)
+
+
+@scenario(beds.ONCE, unable=testbed.no_device_programs)
+def record_gpus(context):
+    """Without an exporter a job records the GPUs that SLURM's device cgroup lets it open, and no other."""
+    bed, slurm = context.bed, context.slurm
+    with _program(context) as (program, directory), testbed.fake(bed) as gpus:
+        for gpu in gpus.all:
+            gpu.busy = 0.2 * (gpu.index + 1)
+        gpus.apply()
+        bed.agent.put(f"{_HERE}/jobledger.toml", f'[record]\nnvml_library = "{gpus.library}"\n'.encode())
+        body = f"{program} --config {_HERE}/jobledger.toml record -i 1 --own-cgroup -o {_HERE}/%j.om -- sleep {_SECONDS}"
+        jobids = slurm.submit_all([(user, body, ("--mem=100", "-n1", *more))
+                                   for user, more in zip(bed.users, (("--gres=gpu:2",), ("--gres=gpu:1",), ()), strict=False)])
+        slurm.wait_running(len(jobids))
+        has = {jobid: gpus.of_minors(testbed.asked_for(bed, jobid)) for jobid in jobids}
+        slurm.wait_over(jobids)
+        equal("GPUs of the jobs", sorted(map(len, has.values())), [0, 1, 2][-len(jobids):])
+        for jobid, own in has.items():
+            path = directory / f"{jobid}.om"
+            path.write_bytes(bed.agent.get(f"{_HERE}/{jobid}.om"))
+            ran = Ran(context.options.cli, None, "report", "--format=json", "--recording", str(path))
+            expect(ran.status in (0, 4), f"{jobid}: {ran.status}: {ran.err}")
+            (node,) = ran.json()["job"]["nodes"]
+            equal(f"job {jobid}: its GPUs", sorted(gpu["uuid"] for gpu in node["gpus"]), sorted(gpu.uuid for gpu in own))
+            for gpu in own:
+                (values,) = (each["values"] for each in node["gpus"] if each["uuid"] == gpu.uuid)
+                held = values["gpu_allocated_seconds"]
+                expect(_SECONDS - 3 <= held <= _SECONDS + 60, f"{jobid}: held {gpu.uuid} for {held} s")
+                expect(abs(values["gpu_energy_joules"] - gpu.watts * held) <= gpu.watts * 0.5, f"{jobid}: {values['gpu_energy_joules']} J in {held} s of {gpu.watts} W")
+                # The samples of activity are a sixth of a second apart.
+                expect(abs(values["gpu_busy_seconds"] - gpu.busy * held) <= 1, f"{jobid}: busy for {values['gpu_busy_seconds']} s of {held}, {gpu.busy} of it wanted")

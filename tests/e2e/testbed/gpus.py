@@ -86,9 +86,14 @@ class Gpus:
         self.hanging = []
 
     @property
+    def library(self):
+        """Where the library is."""
+        return f"{self._directory}/libnvidia-ml.so.1"
+
+    @property
     def flags(self):
         """Flags with which the exporter finds the library and reads it every second."""
-        return (f"--collector.gpu.nvml-library={self._directory}/libnvidia-ml.so.1", "--collector.gpu.period=1s")
+        return (f"--collector.gpu.nvml-library={self.library}", "--collector.gpu.period=1s")
 
     def of_minors(self, minors):
         """The GPUs that have these device nodes."""

@@ -1,0 +1,464 @@
+//! The GPUs of the job that this process is in, read as the exporter reads them (crate `gpu-devices`).
+//!
+//! They are those that this process may open: SLURM's device cgroup (`ConstrainDevices=yes`) refuses the others
+//! (Documentation/admin-guide/cgroup-v2.rst, "Device controller"). Where all may be opened, they are those that the variables of
+//! the vendors' runtimes name, if these are set (CUDA C++ Programming Guide, "CUDA Environment Variables").
+//! What is counted begins with the first reading.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gpu_devices::amd::Amd;
+use gpu_devices::intel::Intel;
+use gpu_devices::nvml::{NvmlBackend, Options};
+use gpu_devices::{Backend, DeviceNode, Quantity, Unit, UnitSample, Vendor, Wanted};
+use kernel_files::Roots;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+
+use super::Page;
+use crate::recording::escaped;
+
+/// The driver's number of `/dev/nvidia0`: Documentation/admin-guide/devices.txt.
+const NVIDIA: u32 = 195;
+
+/// Which GPUs programs are to use, as the environment says it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Visible {
+    nvidia: Option<String>,
+    amd: Option<String>,
+    intel: Option<String>,
+}
+
+impl Visible {
+    /// By the variables of CUDA, ROCm and Level Zero. An empty one names no GPU.
+    pub fn of(get: impl Fn(&str) -> Option<String>) -> Self {
+        Self {
+            nvidia: get("CUDA_VISIBLE_DEVICES"),
+            amd: get("ROCR_VISIBLE_DEVICES").or_else(|| get("HIP_VISIBLE_DEVICES")),
+            intel: get("ZE_AFFINITY_MASK"),
+        }
+    }
+
+    fn named(&self, vendor: Vendor) -> Option<&str> {
+        match vendor {
+            Vendor::Nvidia => self.nvidia.as_deref(),
+            Vendor::Amd => self.amd.as_deref(),
+            Vendor::Intel => self.intel.as_deref(),
+        }
+    }
+}
+
+/// The positions that a list of GPUs names: numbers, or the beginnings of ids. What is behind one that is not there is not used.
+fn named(list: &str, units: &[&UnitSample]) -> Vec<usize> {
+    let mut found = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        // Level Zero has `DEVICE.SUBDEVICE`.
+        let number = name.split('.').next().unwrap_or_default().parse().ok();
+        let at = match number {
+            Some(number) => Some(number).filter(|number| *number < units.len()),
+            None if name.is_empty() => None,
+            None => units.iter().position(|sample| sample.unit.uuid.starts_with(name)),
+        };
+        let Some(at) = at else { break };
+        if !found.contains(&at) {
+            found.push(at);
+        }
+    }
+    found
+}
+
+/// A GPU since its first reading.
+#[derive(Debug)]
+struct Held {
+    uuid: Arc<str>,
+    since: Instant,
+    epoch: u64,
+    /// What the backend had counted at the last reading.
+    last: Vec<(&'static Quantity, u64)>,
+    totals: Vec<(&'static Quantity, u64)>,
+    /// When it was last known how busy it was, and for how much of the time before that.
+    busy_read: Option<Instant>,
+    utilization: Option<f64>,
+    idle: Duration,
+    peak: u64,
+}
+
+fn slot<'a>(
+    counts: &'a mut Vec<(&'static Quantity, u64)>,
+    quantity: &'static Quantity,
+) -> Option<&'a mut u64> {
+    let at = counts.iter().position(|(known, _)| *known == quantity).unwrap_or_else(|| {
+        counts.push((quantity, 0));
+        counts.len() - 1
+    });
+    counts.get_mut(at).map(|(_, count)| count)
+}
+
+impl Held {
+    fn new(uuid: Arc<str>, epoch: u64, now: Instant) -> Self {
+        Self {
+            uuid,
+            since: now,
+            epoch,
+            last: Vec::new(),
+            totals: Vec::new(),
+            busy_read: None,
+            utilization: None,
+            idle: Duration::ZERO,
+            peak: 0,
+        }
+    }
+
+    fn take(&mut self, sample: &UnitSample, now: Instant) {
+        if sample.epoch != self.epoch {
+            // What was counted in between is not known.
+            (self.epoch, self.last, self.busy_read) = (sample.epoch, Vec::new(), None);
+        }
+        for (quantity, count) in &sample.counts {
+            let before = slot(&mut self.last, quantity).map(|last| std::mem::replace(last, *count));
+            let gain = count.saturating_sub(before.unwrap_or(0));
+            if let Some(total) = slot(&mut self.totals, quantity) {
+                *total = total.saturating_add(gain);
+            }
+            if *quantity == Quantity::BUSY
+                && let Some(read) = self.busy_read.replace(now)
+            {
+                let (passed, busy) = (now.saturating_duration_since(read), Duration::from_nanos(gain));
+                self.idle += passed.saturating_sub(busy);
+                self.utilization =
+                    Some(busy.as_secs_f64() / passed.as_secs_f64().max(1e-9)).map(|part| part.min(1.0));
+            }
+        }
+        self.peak = sample.memory.map_or(0, |memory| memory.used).max(self.peak);
+    }
+}
+
+/// Reads them.
+#[derive(Debug)]
+pub(super) struct Gpus {
+    roots: Arc<Roots>,
+    nvidia: NvmlBackend,
+    amd: Amd,
+    intel: Intel,
+    visible: Visible,
+    held: Vec<Held>,
+    /// What could not be read, each once.
+    said: Vec<String>,
+    problems: Vec<String>,
+}
+
+impl Gpus {
+    pub(super) fn new(roots: &Arc<Roots>, visible: Visible, library: Option<PathBuf>) -> Self {
+        Self {
+            roots: roots.clone(),
+            nvidia: NvmlBackend::new(roots.clone(), Options { library, ..Options::default() }),
+            amd: Amd::new(roots),
+            intel: Intel::new(roots),
+            visible,
+            held: Vec::new(),
+            said: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// What could not be read since this was asked before, and was not said yet.
+    pub(super) fn take_problems(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.problems)
+    }
+
+    fn note(&mut self, problem: String) {
+        if !self.said.contains(&problem) {
+            self.said.push(problem.clone());
+            self.problems.push(problem);
+        }
+    }
+
+    /// Reads all, and writes what is the job's. Without a driver it has none and nothing is written.
+    pub(super) fn write(&mut self, page: &mut Page) {
+        let mut number = None::<usize>;
+        for vendor in [Vendor::Nvidia, Vendor::Amd, Vendor::Intel] {
+            let backend: &mut dyn Backend = match vendor {
+                Vendor::Nvidia => &mut self.nvidia,
+                Vendor::Amd => &mut self.amd,
+                Vendor::Intel => &mut self.intel,
+            };
+            if !backend.is_present() {
+                continue;
+            }
+            let sample = match backend.sample(Wanted::default()) {
+                Ok(sample) => sample,
+                Err(error) => {
+                    self.note(format!("GPUs ({}): {error}", vendor.as_str()));
+                    continue;
+                }
+            };
+            let units: Vec<&UnitSample> = sample
+                .units
+                .iter()
+                .filter(|sample| !sample.unit.divided && self.may_open(&sample.unit))
+                .collect();
+            let chosen = match self.visible.named(vendor) {
+                Some(list) => named(list, &units),
+                None => (0..units.len()).collect(),
+            };
+            let own: Vec<&UnitSample> = chosen.into_iter().filter_map(|at| units.get(at).copied()).collect();
+            *number.get_or_insert(0) += own.len();
+            for unit in own {
+                self.write_unit(unit, sample.ended, page);
+            }
+            for error in &sample.failed {
+                self.note(format!("GPUs ({}): {error}", vendor.as_str()));
+            }
+        }
+        if let Some(number) = number {
+            page.of_job("jobledger_job_gpus", ",source=\"opened\"", number);
+        }
+    }
+
+    fn may_open(&self, unit: &Unit) -> bool {
+        let path = |node: &DeviceNode| match unit.vendor {
+            Vendor::Nvidia if node.major == NVIDIA => format!("nvidia{}", node.minor),
+            Vendor::Nvidia => format!("nvidia-caps/nvidia-cap{}", node.minor),
+            Vendor::Amd | Vendor::Intel => format!("dri/renderD{}", node.minor),
+        };
+        // Any other error is the driver's, and not a refusal.
+        let is_refused = |node: &DeviceNode| {
+            let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let opened = open(self.roots.dev(&path(node)), flags, Mode::empty());
+            matches!(opened, Err(Errno::PERM | Errno::ACCESS | Errno::NOENT))
+        };
+        !unit.nodes.iter().any(is_refused)
+    }
+
+    fn write_unit(&mut self, sample: &UnitSample, now: Instant, page: &mut Page) {
+        let unit = &sample.unit;
+        let at = self.held.iter().position(|held| held.uuid == unit.uuid).unwrap_or_else(|| {
+            self.held.push(Held::new(unit.uuid.clone(), sample.epoch, now));
+            self.held.len() - 1
+        });
+        let Some(held) = self.held.get_mut(at) else { return };
+        held.take(sample, now);
+        let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
+        let labels = format!(",gpu=\"{}\",uuid=\"{}\"", number(unit.index), escaped(&unit.uuid));
+        let part = unit.part.as_ref();
+        let kind = format!(
+            "{labels},vendor=\"{}\",model=\"{}\",profile=\"{}\",parent=\"{}\",minor=\"{}\"",
+            unit.vendor.as_str(),
+            escaped(&unit.model),
+            part.map_or(String::new(), |part| escaped(&part.profile)),
+            part.map_or(String::new(), |part| escaped(&part.parent)),
+            number(unit.minor),
+        );
+        page.of_job("jobledger_job_gpu_info", &format!("{kind},source=\"opened\",shared=\"false\""), 1);
+        page.of_gpu("jobledger_gpu_info", &kind, 1);
+        let allocated = now.saturating_duration_since(held.since);
+        page.time("jobledger_job_gpu_allocated_seconds_total", &labels, allocated);
+        for (quantity, total) in &held.totals {
+            let mut labels = labels.clone();
+            for (key, value) in quantity.labels {
+                labels.push_str(&format!(",{key}=\"{value}\""));
+            }
+            if [Quantity::BUSY, Quantity::ENERGY].contains(quantity) {
+                labels.push_str(",method=\"alone\"");
+            }
+            let counter = quantity.counter;
+            let amount = total.saturating_mul(counter.times);
+            page.of_job(counter.job.name, &labels, decimal(amount, counter.per_unit));
+        }
+        if held.busy_read.is_some() {
+            page.time("jobledger_job_gpu_idle_seconds_total", &labels, held.idle);
+        }
+        if let Some(part) = held.utilization.filter(|_| sample.down.is_none()) {
+            page.of_job("jobledger_job_gpu_utilization_ratio", &labels, format_args!("{part:.3}"));
+        }
+        if let Some(memory) = sample.memory {
+            page.of_job("jobledger_job_gpu_memory_used_bytes", &labels, memory.used);
+            page.of_job("jobledger_job_gpu_memory_peak_bytes", &labels, held.peak);
+            page.of_job("jobledger_job_gpu_memory_limit_bytes", &labels, memory.total);
+        }
+        for fact in &sample.facts {
+            let mut labels = labels.clone();
+            for (key, value) in &fact.labels {
+                labels.push_str(&format!(",{key}=\"{}\"", escaped(value)));
+            }
+            page.of_gpu(fact.family.name, &labels, fact.value.to_f64());
+        }
+    }
+}
+
+/// An amount of parts, of which so many, a power of ten, make one.
+fn decimal(amount: u64, per_unit: u64) -> String {
+    let places = usize::try_from(per_unit.max(1).ilog10()).unwrap_or(0);
+    if places == 0 {
+        amount.to_string()
+    } else {
+        format!("{}.{:0places$}", amount / per_unit, amount % per_unit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use jobledger_testkit::nvml::{FakeNvml, RecordedNvml};
+    use test_machine::Machine;
+
+    use super::*;
+    use crate::recording::Line;
+
+    const H200: &str = include_str!("../../../tests/fixtures/nvml/h200-580.159.txt");
+
+    fn machine(nodes: &[&str]) -> (Machine, Arc<Roots>) {
+        let machine = Machine::new();
+        for node in nodes {
+            machine.write(&format!("dev/{node}"), "");
+        }
+        let roots = Arc::new(machine.roots());
+        (machine, roots)
+    }
+
+    /// What a reading writes: of a job or of a GPU, without the id and the model.
+    fn read(gpus: &mut Gpus) -> BTreeMap<String, f64> {
+        let mut page = Page { text: String::new(), job: "jobid=\"7\"".to_owned() };
+        gpus.write(&mut page);
+        let one = |line: &str| {
+            let line = Line::parse(line).unwrap();
+            let labels: Vec<_> = line
+                .labels
+                .split(',')
+                .filter(|label| {
+                    !["jobid", "uuid", "vendor", "minor", "profile", "parent"]
+                        .iter()
+                        .any(|key| label.starts_with(key))
+                })
+                .collect();
+            (
+                format!("{}{{{}}}", line.name.trim_start_matches("jobledger_"), labels.join(",")),
+                line.value.parse().unwrap(),
+            )
+        };
+        page.text.lines().map(one).collect()
+    }
+
+    #[test]
+    fn a_real_gpu_is_recorded_with_what_it_did() {
+        let (_machine, roots) = machine(&["nvidia0"]);
+        let recorded = RecordedNvml::new(H200);
+        let mut gpus = Gpus::new(&roots, Visible::default(), Some(recorded.library()));
+        // The samples of `fma_fp32`, as tests/fixtures/nvml says.
+        let at = |word: &str| {
+            let line = H200.lines().find(|line| line.starts_with("# phase fma_fp32 |")).unwrap();
+            line.split(' ').find_map(|text| text.strip_prefix(word)).unwrap().parse::<u32>().unwrap()
+        };
+        recorded.select(at("first="));
+        let first = read(&mut gpus);
+        assert_eq!(first["job_gpus{source=\"opened\"}"], 1.0, "{first:?}");
+        assert_eq!(
+            first["job_gpu_info{gpu=\"0\",model=\"NVIDIA H200\",source=\"opened\",shared=\"false\"}"],
+            1.0
+        );
+        assert_eq!(first["job_gpu_allocated_seconds_total{gpu=\"0\"}"], 0.0);
+        assert_eq!(first["job_gpu_energy_joules_total{gpu=\"0\",method=\"alone\"}"], 0.0);
+        assert_eq!(first["job_gpu_memory_limit_bytes{gpu=\"0\"}"], 150_754_820_096.0);
+        assert_eq!(first["gpu_clock_hertz{gpu=\"0\",clock=\"sm\"}"], 1.98e9);
+        std::thread::sleep(Duration::from_millis(300));
+        recorded.select(at("first=") + 1);
+        let second = read(&mut gpus);
+        // A second of the recording: 261 W.
+        let joules = second["job_gpu_energy_joules_total{gpu=\"0\",method=\"alone\"}"];
+        assert!((255.0..270.0).contains(&joules), "{joules}");
+        let busy = second["job_gpu_busy_seconds_total{gpu=\"0\",method=\"alone\"}"];
+        assert!((0.95..1.05).contains(&busy), "{busy}");
+        assert_eq!(second["job_gpu_utilization_ratio{gpu=\"0\"}"], 1.0);
+        let (allocated, idle) = (
+            second["job_gpu_allocated_seconds_total{gpu=\"0\"}"],
+            second["job_gpu_idle_seconds_total{gpu=\"0\"}"],
+        );
+        assert!(allocated >= 0.3 && idle < allocated * 0.1, "{allocated} {idle}");
+        // Activity is of the time that passed here.
+        let flops = second["job_gpu_estimated_flops_total{gpu=\"0\",pipe=\"fp32\",assumption=\"fma\"}"];
+        assert!((5.0e13..8.0e13).contains(&(flops / allocated)), "{flops} {allocated}");
+        assert_eq!(gpus.take_problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn gpus_of_other_jobs_are_left_out() {
+        let fake = FakeNvml::new("gpus 4\n");
+        let read = |nodes: &[&str], visible: Option<&str>| {
+            let (_machine, roots) = machine(nodes);
+            let visible = Visible { nvidia: visible.map(str::to_owned), ..Visible::default() };
+            let mut gpus = Gpus::new(&roots, visible, Some(fake.library()));
+            let page = self::read(&mut gpus);
+            let allocated = page.keys().filter_map(|name| {
+                let labels = name.strip_prefix("job_gpu_allocated_seconds_total{gpu=\"")?;
+                labels.split('"').next()?.parse::<u32>().ok()
+            });
+            (page["job_gpus{source=\"opened\"}"], allocated.collect::<Vec<_>>())
+        };
+        let all = ["nvidia0", "nvidia1", "nvidia2", "nvidia3"];
+        assert_eq!(read(&all, None), (4.0, vec![0, 1, 2, 3]));
+        // The device cgroup lets it open two.
+        assert_eq!(read(&["nvidia1", "nvidia3"], None), (2.0, vec![1, 3]));
+        // The numbers are those of what it may open.
+        assert_eq!(read(&["nvidia1", "nvidia3"], Some("1")), (1.0, vec![3]));
+        assert_eq!(read(&all, Some("2, 0")), (2.0, vec![0, 2]));
+        assert_eq!(read(&all, Some("GPU-00000000-0000-0000-0000-000000000003")), (1.0, vec![3]));
+        assert_eq!(read(&all, Some("")), (0.0, vec![]));
+        assert_eq!(read(&all, Some("1,9,2")), (1.0, vec![1]), "nothing behind one that is not there");
+        assert_eq!(read(&[], None), (0.0, vec![]));
+    }
+
+    #[test]
+    fn without_a_driver_nothing_is_said_of_gpus() {
+        let (_machine, roots) = machine(&[]);
+        let mut gpus = Gpus::new(&roots, Visible::default(), None);
+        assert_eq!(read(&mut gpus), BTreeMap::new());
+        assert_eq!(gpus.take_problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_driver_that_does_not_answer_is_said_once() {
+        let (_machine, roots) = machine(&["nvidia0"]);
+        let fake = FakeNvml::new("init 9\n");
+        let mut gpus = Gpus::new(&roots, Visible::default(), Some(fake.library()));
+        assert_eq!(read(&mut gpus), BTreeMap::new());
+        let problems = gpus.take_problems();
+        assert!(problems.len() == 1 && problems[0].starts_with("GPUs (nvidia): "), "{problems:?}");
+        read(&mut gpus);
+        assert_eq!(gpus.take_problems(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn counts_go_on_when_the_driver_begins_anew() {
+        let (_machine, roots) = machine(&["nvidia0"]);
+        let fake = FakeNvml::new("gpu 0 energy 5000\n");
+        let mut gpus = Gpus::new(&roots, Visible::default(), Some(fake.library()));
+        let mut joules = |energy: u32| {
+            fake.set(&format!("gpu 0 energy {energy}\n"));
+            read(&mut gpus)["job_gpu_energy_joules_total{gpu=\"0\",method=\"alone\"}"]
+        };
+        assert_eq!([5000, 7500, 100, 400].map(&mut joules), [0.0, 2.5, 2.5, 2.8]);
+    }
+
+    #[test]
+    fn amounts_are_written_to_their_last_digit() {
+        assert_eq!(decimal(1_500_000_007, 1_000_000_000), "1.500000007");
+        assert_eq!(decimal(2_000_001, 1_000_000), "2.000001");
+        assert_eq!(decimal(42, 1), "42");
+    }
+
+    #[test]
+    fn the_variable_of_each_vendor_counts() {
+        let get = |name: &str| match name {
+            "CUDA_VISIBLE_DEVICES" => Some(String::new()),
+            "HIP_VISIBLE_DEVICES" => Some("1".to_owned()),
+            _ => None,
+        };
+        let visible = Visible::of(get);
+        assert_eq!(visible.named(Vendor::Nvidia), Some(""));
+        assert_eq!(visible.named(Vendor::Amd), Some("1"));
+        assert_eq!(visible.named(Vendor::Intel), None);
+    }
+}
