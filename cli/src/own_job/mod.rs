@@ -1,10 +1,11 @@
 //! The job that this process is in, read from its own cgroup, for nodes without the exporter.
 //!
-//! What it shows has the exporter's names and meanings: CPU time and CPUs, memory, pressure, GPUs. Other jobs, the node's energy, counters
-//! and I/O are the exporter's, which has the privileges for them. Sources: `/proc/PID/cgroup` (cgroups(7)), crates `cgroups` and `cpu-topology`,
+//! What it shows has the exporter's names and meanings: CPU time and CPUs, memory, pressure, I/O, GPUs. Other jobs, the node's energy,
+//! counters and network are the exporter's, which has the privileges for them. Sources: `/proc/PID/cgroup` (cgroups(7)), crates `cgroups` and `cpu-topology`,
 //! `/proc/PID/stat` for the start. Needs no privilege.
 
 mod gpus;
+mod io;
 pub mod place;
 
 use std::fmt::{Display, Write};
@@ -18,6 +19,7 @@ use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::CpuSet;
 use gpus::Gpus;
 pub use gpus::Visible;
+use io::ProcessIo;
 use kernel_files::parse::{Limit, parse_integer, parse_limit, parse_pid_stat, parse_pressure};
 use kernel_files::processes::parse_pids;
 use kernel_files::{Buffer, Dir, NodeFiles, ReadError, Roots};
@@ -47,6 +49,10 @@ pub struct OwnJob {
     /// CPUs that this process may run on, where the job has no cpuset.
     affinity: usize,
     last: CpuStat,
+    proc: Dir,
+    /// `dev/block` of sysfs: links from numbers to devices.
+    devices: Option<Dir>,
+    io: ProcessIo,
     gpus: Option<Gpus>,
 }
 
@@ -67,12 +73,26 @@ impl OwnJob {
         };
         let cgroup =
             cgroup_of(name, roots, &mut buffer).map_err(|error| failed(&error))?.ok_or_else(nowhere)?;
-        let start = start(&cgroup, roots, &mut buffer);
+        let proc = Dir::open(&roots.proc("")).map_err(|error| Failure::other(error.to_string()))?;
+        let start = start(&cgroup, &proc, &mut buffer);
         let start =
             start.ok_or_else(|| Failure::other(format!("job {name}: it is not known when it started")))?;
         let files = NodeFiles::new(roots);
         let last = CpuStat::default();
-        Ok(Self { name: name.to_owned(), identity, cgroup, files, buffer, start, affinity, last, gpus: None })
+        Ok(Self {
+            name: name.to_owned(),
+            identity,
+            cgroup,
+            files,
+            buffer,
+            start,
+            affinity,
+            last,
+            proc,
+            devices: Dir::open(&roots.sys("dev/block")).ok(),
+            io: ProcessIo::default(),
+            gpus: None,
+        })
     }
 
     /// With the GPUs that this process may open and that are `visible` to programs. `library` is NVIDIA's, where the linker does not
@@ -119,6 +139,18 @@ impl OwnJob {
         page.of_job("jobledger_job_allocated_cpu_seconds_total", "", format_args!("{held:.3}"));
         memory(&view, &mut self.buffer, &mut page);
         pressure(&view, &mut self.buffer, &mut page);
+        if view.version() == Version::V2
+            && let Ok(Some(io_stat)) = view.read(Controller::Io, "io.stat", &mut self.buffer)
+        {
+            let target = |number: &str| self.devices.as_ref()?.read_link(number).ok();
+            io::write_devices(
+                io_stat,
+                |number| target(number)?.rsplit('/').next().map(str::to_owned),
+                &mut page,
+            );
+        }
+        let pids = processes(&self.cgroup, &mut self.buffer);
+        self.io.write(pids, &self.proc, &mut self.buffer, &mut page);
         if let Some(gpus) = &mut self.gpus {
             gpus.write(&mut page);
         }
@@ -219,12 +251,8 @@ fn cgroup_of(name: &str, roots: &Roots, buffer: &mut Buffer) -> Result<Option<Cg
 }
 
 /// When the first of the job's processes started that run now: its batch script, or SLURM's process of the first step.
-fn start(cgroup: &Cgroup, roots: &Roots, buffer: &mut Buffer) -> Option<f64> {
-    let mut pids = Vec::new();
-    for dir in cgroup.dirs() {
-        list(dir, DEPTH, buffer, &mut pids);
-    }
-    let proc = Dir::open(&roots.proc("")).ok()?;
+fn start(cgroup: &Cgroup, proc: &Dir, buffer: &mut Buffer) -> Option<f64> {
+    let pids = processes(cgroup, buffer);
     let mut ticks = |pid: u32| {
         let stat = proc.read_record(&format!("{pid}/stat"), buffer).ok()?;
         parse_pid_stat(stat).ok().map(|stat| stat.start_ticks)
@@ -239,6 +267,15 @@ fn start(cgroup: &Cgroup, roots: &Roots, buffer: &mut Buffer) -> Option<f64> {
     #[allow(clippy::cast_precision_loss, reason = "ticks since the boot")]
     let after_boot = first as f64 / TICKS;
     Some(seconds(ClockId::Realtime) - seconds(ClockId::Boottime) + after_boot)
+}
+
+/// The processes of a job, some of them more than once on v1.
+fn processes(cgroup: &Cgroup, buffer: &mut Buffer) -> Vec<u32> {
+    let mut pids = Vec::new();
+    for dir in cgroup.dirs() {
+        list(dir, DEPTH, buffer, &mut pids);
+    }
+    pids
 }
 
 /// The processes of a cgroup and those below it.
@@ -352,11 +389,21 @@ mod tests {
         }
         machine.write("proc/meminfo", "MemTotal:        2048 kB\nMemFree:         1024 kB\n");
         for (pid, ticks) in [(70, 9000), (71, 500), (99, 1)] {
-            machine.write(
-                &format!("proc/{pid}/stat"),
-                format!("{pid} (a b) S 1 1 1 0 -1 4194560 517 0 2 0 4 11 0 0 20 0 9 0 {ticks} 480743424 1582 0 0\n"),
-            );
+            machine.write(&format!("proc/{pid}/stat"), stat(pid, ticks));
         }
+    }
+
+    fn stat(pid: u32, ticks: u32) -> String {
+        format!("{pid} (a b) S 1 1 1 0 -1 4194560 517 0 2 0 4 11 0 0 20 0 9 0 {ticks} 480743424 1582 0 0\n")
+    }
+
+    /// `/proc/PID/io`
+    fn io(times: u64) -> String {
+        let counters =
+            ["rchar", "wchar", "syscr", "syscw", "read_bytes", "write_bytes", "cancelled_write_bytes"];
+        let lines =
+            counters.iter().zip(1..).map(|(name, number): (_, u64)| format!("{name}: {}\n", number * times));
+        lines.collect()
     }
 
     /// (name, labels) of a page's samples with their values.
@@ -377,9 +424,12 @@ mod tests {
         let machine = Machine::new();
         node(&machine);
         let job = "cgroup/system.slice/slurmstepd.scope/job_7";
-        machine.write("cgroup/cgroup.controllers", "cpuset cpu memory\n");
+        machine.write("cgroup/cgroup.controllers", "cpuset cpu memory io\n");
+        machine.write("proc/70/io", io(1));
+        std::fs::create_dir_all(machine.path.join("sys/dev/block")).unwrap();
+        std::os::unix::fs::symlink("../../block/vda", machine.path.join("sys/dev/block/254:0")).unwrap();
         for (file, content) in [
-            ("cgroup.controllers", "cpuset cpu memory\n"),
+            ("cgroup.controllers", "cpuset cpu memory io\n"),
             ("cpu.stat", "usage_usec 3500000\nuser_usec 3000000\nsystem_usec 500000\nthrottled_usec 7\n"),
             ("cpuset.cpus.effective", "0-1\n"),
             ("memory.current", "5000\n"),
@@ -389,6 +439,7 @@ mod tests {
             ("memory.stat", "anon 1000\nfile 2000\nshmem 300\n"),
             ("memory.events", "low 0\nhigh 0\nmax 0\noom 1\noom_kill 1\n"),
             ("io.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\n"),
+            ("io.stat", "254:0 rbytes=462848 wbytes=25296896 rios=11 wios=53 dbytes=4096 dios=1\n8:0 rby"),
             ("step_0/user/task_0/cgroup.procs", "70\n"),
             ("step_batch/slurm/cgroup.procs", "71\n"),
         ] {
@@ -412,12 +463,29 @@ mod tests {
             (r#"jobledger_job_memory_limit_bytes{jobid="7"}"#, "8000"),
             (r#"jobledger_job_oom_kills_total{jobid="7"}"#, "1"),
             (r#"jobledger_job_pressure_seconds_total{jobid="7",resource="io",kind="some"}"#, "1.500000"),
+            (r#"jobledger_job_io_read_bytes_total{jobid="7",device="vda"}"#, "462848"),
+            (r#"jobledger_job_io_written_bytes_total{jobid="7",device="vda"}"#, "25296896"),
+            (r#"jobledger_job_io_operations_total{jobid="7",device="vda",direction="write"}"#, "53"),
+            // Of slurmstepd, 71, nothing can be read.
+            (r#"jobledger_job_process_read_bytes_total{jobid="7"}"#, "5"),
+            (r#"jobledger_job_process_syscall_written_bytes_total{jobid="7"}"#, "2"),
+            (r#"jobledger_job_process_io_syscalls_total{jobid="7",direction="read"}"#, "3"),
             ("jobledger_node_cpus{}", "4"),
             ("jobledger_node_cores{}", "2"),
             ("jobledger_node_memory_total_bytes{}", "2097152"),
         ] {
             assert_eq!(get(&page, name).as_deref(), Some(value), "{name}\n{page}");
         }
+        // A process ends and another one begins.
+        machine.write("proc/70/io", io(10));
+        own.page(own.start + 11.0).unwrap();
+        std::fs::remove_dir_all(machine.path.join("proc/70")).unwrap();
+        machine.write("proc/72/stat", stat(72, 9500));
+        machine.write("proc/72/io", io(100));
+        machine.write(&format!("{job}/step_0/user/task_0/cgroup.procs"), "72\n");
+        let page = own.page(own.start + 12.0).unwrap();
+        let read = get(&page, r#"jobledger_job_process_read_bytes_total{jobid="7"}"#);
+        assert_eq!(read.as_deref(), Some("550"), "what the one before did is in it");
         // Of the processes of the job the one of the batch step was first.
         let clocks = clock_gettime(ClockId::Realtime).tv_sec - clock_gettime(ClockId::Boottime).tv_sec;
         #[allow(clippy::cast_precision_loss, reason = "seconds")]
@@ -488,13 +556,13 @@ mod tests {
     #[test]
     fn the_names_are_the_exporters() {
         let documented = include_str!("../../../docs/metrics.md");
-        let sources = [include_str!("mod.rs"), include_str!("gpus.rs")];
+        let sources = [include_str!("mod.rs"), include_str!("gpus.rs"), include_str!("io.rs")];
         let names: std::collections::BTreeSet<&str> = sources
             .iter()
-            .flat_map(|source| source[..source.find("mod tests").unwrap()].split('"'))
+            .flat_map(|source| source.split("mod tests").next().unwrap().split('"'))
             .filter(|text| text.starts_with("jobledger_") && !text.contains(' '))
             .collect();
-        assert!(names.len() > 20, "{names:?}");
+        assert!(names.len() > 30, "{names:?}");
         for name in names {
             assert!(documented.contains(&format!("| `{name}` |")), "{name}");
         }

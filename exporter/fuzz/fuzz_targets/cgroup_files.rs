@@ -3,7 +3,7 @@
 use cgroups::cpu::{parse_cpu_stat, parse_cpuacct_stat};
 use cgroups::memory::{parse_memory_events, parse_memory_stat, parse_memory_stat_v1};
 use jobledger_exporter::collector::devices::energy::{parse_numa_stat, parse_numa_stat_v1, parse_usage_percpu};
-use jobledger_exporter::collector::job::io::parse_io_stat;
+use io_accounting::parse_io_stat;
 use jobledger_exporter::collector::job::processes::count_ids;
 use jobledger_exporter_fuzz::{agrees, last_value, prefixes_are_read, whole_lines};
 

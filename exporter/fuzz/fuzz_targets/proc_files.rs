@@ -1,7 +1,7 @@
 //! Files of processes. The name in `stat` is the user's: whatever it is, it moves no field.
 
 use kernel_files::processes::parse_pids;
-use jobledger_exporter::collector::job::process_io::parse_process_io;
+use io_accounting::parse_process_io;
 use jobledger_exporter::collector::job::process_totals::parse_smaps_rollup;
 use kernel_files::parse::parse_pid_stat;
 use slurm_jobs::identity::{parse_boot_time, parse_start_ticks, parse_status, pids};

@@ -2,20 +2,18 @@
 //!
 //! For nodes where the io controller is off for jobs, and for network file systems, whose traffic no cgroup counts.
 //! `/proc/PID/io` (Documentation/filesystems/proc.rst, 3.3; `CONFIG_TASK_IO_ACCOUNTING`) and `/proc/PID/stat`.
-//! [`account`] explains how the sum remains right while processes come and go, and what it misses. A slurmstepd's own
+//! [`io_accounting::Account`] explains how the sum remains right while processes come and go, and what it misses. A slurmstepd's own
 //! I/O is in it, and so is that of an ssh session before `pam_slurm_adopt` put it into the job. A restart of the
 //! exporter loses the I/O of processes that have ended.
 //!
 //! Needs CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (the file is the user's alone). Costs two reads per process.
 
-pub mod account;
-
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use account::{Account, COUNTERS, Counters, Listed, Procs};
 use exposition::{Family, Section, SubjectId};
-use kernel_files::parse::{ParseError, PidStat, integer, lines};
+use io_accounting::{Account, Counters, Listed, Procs, parse_process_io};
+use kernel_files::parse::{ParseError, PidStat};
 use kernel_files::{Buffer, Dir, ReadError, Roots};
 use parking_lot::Mutex;
 use slurm_jobs::leaves::excludes_stepd;
@@ -61,68 +59,6 @@ pub(in crate::collector) const ENTRY: Entry = Entry {
         Built::with_accounts(collector, shared)
     },
 };
-
-/// `/proc/PID/io`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProcessIo {
-    /// Bytes that read calls returned.
-    pub rchar: Option<u64>,
-    /// Bytes that write calls took.
-    pub wchar: Option<u64>,
-    /// Read calls.
-    pub syscr: Option<u64>,
-    /// Write calls.
-    pub syscw: Option<u64>,
-    /// Bytes fetched from storage.
-    pub read_bytes: Option<u64>,
-    /// Bytes sent to storage.
-    pub write_bytes: Option<u64>,
-    /// Bytes of those that were truncated in time.
-    pub cancelled_write_bytes: Option<u64>,
-}
-
-impl ProcessIo {
-    /// The counters, if all are there, as they have been since 2.6.20.
-    fn counters(&self) -> Option<Counters> {
-        let fields: [Option<u64>; COUNTERS] = [
-            self.rchar,
-            self.wchar,
-            self.syscr,
-            self.syscw,
-            self.read_bytes,
-            self.write_bytes,
-            self.cancelled_write_bytes,
-        ];
-        let mut counters = Counters::default();
-        for (counter, field) in counters.0.iter_mut().zip(fields) {
-            *counter = field?;
-        }
-        Some(counters)
-    }
-}
-
-/// Parses `/proc/PID/io`.
-pub fn parse_process_io(bytes: &[u8]) -> Result<ProcessIo, ParseError> {
-    let mut io = ProcessIo::default();
-    for line in lines(bytes) {
-        let (number, line) = line?;
-        let at = line.iter().position(|b| *b == b':').ok_or(ParseError::new(number, "no colon"))?;
-        let (key, value) = line.split_at(at);
-        let value = value.get(1..).map(<[u8]>::trim_ascii).and_then(integer);
-        let value = value.ok_or(ParseError::new(number, "not an unsigned integer"))?;
-        match key {
-            b"rchar" => io.rchar = Some(value),
-            b"wchar" => io.wchar = Some(value),
-            b"syscr" => io.syscr = Some(value),
-            b"syscw" => io.syscw = Some(value),
-            b"read_bytes" => io.read_bytes = Some(value),
-            b"write_bytes" => io.write_bytes = Some(value),
-            b"cancelled_write_bytes" => io.cancelled_write_bytes = Some(value),
-            _ => {}
-        }
-    }
-    Ok(io)
-}
 
 const IO: &str = "/proc/PID/io";
 

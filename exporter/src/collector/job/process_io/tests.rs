@@ -2,7 +2,7 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use jobledger_testkit::eventually;
-use kernel_files::parse::parse_pid_stat;
+use kernel_files::parse::{integer, parse_pid_stat};
 
 use super::*;
 use crate::collector::testing::{Bench, Machine, collect, ended, job, snapshot_of, value};
@@ -15,25 +15,6 @@ fn io(bytes: u64) -> String {
 
 fn stat(pid: u32, ppid: u32) -> String {
     format!("{pid} (a) b) S {ppid} 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {pid}00 4096 1 0\n")
-}
-
-#[test]
-fn the_file_is_read_exactly_and_absent_is_none_not_zero() {
-    let parsed = parse_process_io(io(323_934_931).as_bytes()).unwrap();
-    assert_eq!(
-        (parsed.rchar, parsed.syscw, parsed.cancelled_write_bytes),
-        (Some(323_934_931), Some(8), Some(512))
-    );
-    assert!(parsed.counters().is_some());
-    let few = parse_process_io(b"rchar: 1\nfuture: 2\n").unwrap();
-    assert_eq!((few.rchar, few.wchar, few.counters()), (Some(1), None, None));
-}
-
-#[test]
-fn malformed_and_torn_are_errors() {
-    for bad in [&b"rchar 1\n"[..], b"rchar: x\n", b"rchar: -1\n", b"rchar: 1\nwchar: 2", b"rchar:\n"] {
-        assert!(parse_process_io(bad).is_err(), "{}", String::from_utf8_lossy(bad));
-    }
 }
 
 fn machine() -> (Machine, Job) {
