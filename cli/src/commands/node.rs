@@ -85,7 +85,7 @@ impl Node {
             && let Ok(from) = own()
         {
             warn(
-                "no exporter answers: the job's own cgroup is read, which has neither the node's energy nor I/O",
+                "no exporter answers: the job's own cgroup is read, which has neither the node's energy nor its network nor counters",
             );
             return Ok(Self { selection, from });
         }

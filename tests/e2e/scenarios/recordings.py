@@ -15,7 +15,9 @@ from .report import BEGIN, END, SPIN, said_by
 _HERE = "/tmp/jobledger-recordings"
 _SECONDS = 8
 _HELD = 30 << 20
-_WORK = f"python3 -c 'held = b\"x\" * {_HELD}; import time; end = time.monotonic() + {_SECONDS}\nwhile time.monotonic() < end: pass'"
+_WRITTEN = 8 << 20
+_FILE = f'"{_HERE}/" + os.environ["SLURM_JOB_ID"]'
+_WORK = f"python3 -c 'import os, time; held = b\"x\" * {_HELD}; open({_FILE}, \"wb\").write(held[:{_WRITTEN}]); end = time.monotonic() + {_SECONDS}\nwhile time.monotonic() < end: pass'"
 
 
 def _body(program, option):
@@ -51,6 +53,9 @@ def _check(context, kind, jobid, directory):
     expect(said["cpu"] / 2 <= used <= said["cpu"], f"{kind}: {used} CPU seconds, the job itself counted {said['cpu']} later")
     expect(_SECONDS <= ran_for <= said["end"] - node["start"], f"{kind}: held its CPUs for {ran_for} s")
     expect(said["start"] - 60 <= node["start"] <= said["start"], f"{kind}: started at {node['start']}, its script at {said['start']}")
+    if kind != "exporter":
+        written = node["values"]["syscall_written_bytes"]
+        expect(_WRITTEN <= written <= _WRITTEN + (1 << 20), f"{kind}: wrote {written} bytes, not {_WRITTEN}")
     held = node["memory_held_bytes"]
     expect(held is not None and held >= _HELD, f"{kind}: held {held} bytes of {_HELD}")
     series = reported["curves"]["metrics"]["cpu_seconds_per_second"]["series"][0]["values"]
