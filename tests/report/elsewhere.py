@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves) and from Prometheus 3, beside Prometheus 2.
+"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves), from Prometheus 3 and from Thanos, beside Prometheus 2.
 
-Not in CI: `make report-elsewhere`. The program is $JOBLEDGER_CLI, or it is built. Ends with 1 where something differs by more than what follows from
+Not in CI: `make report-elsewhere`. Thanos is built from the Go module of its name, once, in a quarter of an hour; it needs Go 1.25. The program is $JOBLEDGER_CLI, or it is built. Ends with 1 where something differs by more than what follows from
 how a server computes rates.
 """
 
+import contextlib
 import json
 import math
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 import time
 import urllib.request
@@ -21,7 +24,10 @@ import test_digest  # noqa: E402
 import test_runs  # noqa: E402
 import test_top  # noqa: E402
 from tools import Ran, free_ports, program, running, scratch, server_of, wait_for  # noqa: E402
+from testbed import cache  # noqa: E402
 from victoria import programs  # noqa: E402
+
+THANOS = "v0.40.1"
 
 # Of a curve's value, which is a rate; all others are the same but for their last digits.
 RATES = 0.05
@@ -75,6 +81,43 @@ class Victoria:
         self._directory.__exit__(*error)
 
 
+def thanos():
+    """Thanos' program; None without Go."""
+    go = shutil.which("go")
+    if not go:
+        return None
+
+    def build(into):
+        module = f"github.com/thanos-io/thanos@{THANOS}"
+        environment = {**os.environ, "GOFLAGS": "-mod=mod"}
+        described = subprocess.run([go, "mod", "download", "-json", module], env=environment, stdout=subprocess.PIPE, check=True).stdout
+        source = into / "source"
+        shutil.copytree(json.loads(described)["Dir"], source)
+        subprocess.run(["chmod", "-R", "u+w", source], check=True)
+        subprocess.run([go, "build", "-trimpath", "-ldflags=-s -w", "-o", into / "thanos", "./cmd/thanos"], cwd=source, env=environment, check=True)
+        shutil.rmtree(source)
+
+    return cache.built("thanos", cache.key(THANOS), build) / "thanos"
+
+
+@contextlib.contextmanager
+def over_thanos(binary, samples):
+    """The address of a Thanos that asks a Prometheus with these samples by its sidecar, as one of two replicas."""
+    with server_of(samples, 'global: {external_labels: {replica: "1"}}\n') as prometheus, scratch("jobledger-thanos") as directory:
+        sidecar_grpc, sidecar_http, query_grpc, query_http = (f"127.0.0.1:{port}" for port in free_ports(4))
+        sidecar = [binary, "sidecar", f"--prometheus.url=http://{prometheus.address}", f"--tsdb.path={directory}", f"--grpc-address={sidecar_grpc}", f"--http-address={sidecar_http}"]
+        query = [binary, "query", f"--endpoint={sidecar_grpc}", "--query.replica-label=replica", f"--grpc-address={query_grpc}", f"--http-address={query_http}"]
+        with running([*map(str, sidecar)], directory / "sidecar.log"), running([*map(str, query)], directory / "query.log"):
+
+            def has_all():
+                with contextlib.suppress(OSError):
+                    with urllib.request.urlopen(f"http://{query_http}/api/v1/stores", timeout=60) as answer:
+                        return [each for each in json.load(answer)["data"].get("sidecar", []) if each["lastError"] is None and each["labelSets"]]
+
+            wait_for("Thanos", has_all)
+            yield query_http
+
+
 def differences(one, other, where="", limit=EQUAL):
     """Where two documents differ."""
     if isinstance(one, dict) and isinstance(other, dict):
@@ -107,18 +150,25 @@ def shown(server, cli, command, until):
 
 
 def main():
-    cli, failed = program(), 0
+    cli, binary, failed = program(), thanos(), 0
+    if not binary:
+        print("not Thanos: there is no Go to build it")
     for name, make in SAMPLES.items():
         # All look at the same time, so that the same samples are within their windows.
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         samples = make()
         os.environ["JOBLEDGER_PROMETHEUS"] = "2"
-        with server_of(samples) as two, Victoria(samples) as victoria:
+        with contextlib.ExitStack() as stack:
+            two = stack.enter_context(server_of(samples))
+            others = {"VictoriaMetrics": stack.enter_context(Victoria(samples)).address}
+            if binary:
+                others["Thanos"] = stack.enter_context(over_thanos(binary, samples))
             os.environ["JOBLEDGER_PROMETHEUS"] = "3"
             with server_of(samples) as three:
+                others["Prometheus 3"] = three.address
                 for command in COMMANDS[name]:
                     truth = shown(two.address, cli, command, until)
-                    for other, address in (("Prometheus 3", three.address), ("VictoriaMetrics", victoria.address)):
+                    for other, address in others.items():
                         found = list(differences(truth, shown(address, cli, command, until)))
                         failed += bool(found)
                         print("FAIL" if found else "ok  ", other, " ".join(command[:2]), *found[:12], sep="  " if not found else "\n     ", flush=True)
