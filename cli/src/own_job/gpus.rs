@@ -13,7 +13,7 @@ use gpu_devices::amd::Amd;
 use gpu_devices::intel::Intel;
 use gpu_devices::nvml::{NvmlBackend, Options};
 use gpu_devices::{Backend, DeviceNode, Quantity, Unit, UnitSample, Vendor, Wanted};
-use kernel_files::Roots;
+use kernel_files::{Roots, SourceError};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
@@ -208,7 +208,9 @@ impl Gpus {
             for unit in own {
                 self.write_unit(unit, sample.ended, page);
             }
-            for error in &sample.failed {
+            // The driver lists GPUs of other jobs as denied (nvml.h, nvmlDeviceGetCount_v2).
+            let is_other = |error: &&SourceError| matches!(error, SourceError::Denied { .. });
+            for error in sample.failed.iter().filter(|error| !is_other(error)) {
                 self.note(format!("GPUs ({}): {error}", vendor.as_str()));
             }
         }
@@ -408,6 +410,16 @@ mod tests {
         assert_eq!(read(&all, Some("")), (0.0, vec![]));
         assert_eq!(read(&all, Some("1,9,2")), (1.0, vec![1]), "nothing behind one that is not there");
         assert_eq!(read(&[], None), (0.0, vec![]));
+    }
+
+    #[test]
+    fn a_gpu_that_the_driver_denies_is_not_missed() {
+        let (_machine, roots) = machine(&["nvidia0", "nvidia1"]);
+        // NVML_ERROR_NO_PERMISSION
+        let fake = FakeNvml::new("gpus 2\ngpu 0 lost 4\n");
+        let mut gpus = Gpus::new(&roots, Visible::default(), Some(fake.library()));
+        assert_eq!(read(&mut gpus)["job_gpus{source=\"opened\"}"], 1.0);
+        assert_eq!(gpus.take_problems(), Vec::<String>::new());
     }
 
     #[test]
