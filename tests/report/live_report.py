@@ -172,8 +172,13 @@ class Reports(unittest.TestCase):
                 # A server knows nothing of a node before its first scrape.
                 self.assertIn(node["hardware"], (recorded["hardware"], dict.fromkeys(recorded["hardware"])), jobid)
                 self.assertTrue(all(recorded["hardware"].values()), recorded["hardware"])
+                # A recording is reported with all that it has, of which a server is asked for exports alone.
+                exported = self.run_it("export", self.name(jobid), f"--output={directory}/{jobid}.json")
+                self.assertEqual(exported.status, 0, exported.err)
+                (everything,) = json.loads((directory / f"{jobid}.json").read_text())["job"]["nodes"]
+                self.assertLessEqual(node["values"].items(), everything["values"].items(), jobid)
                 # What a job has and no total is not shown of an ended one: a server has it from before.
-                for part, whole in zip([recorded, *recorded["gpus"]], [node, *node["gpus"]], strict=True):
+                for part, whole in zip([recorded, *recorded["gpus"]], [everything, *everything["gpus"]], strict=True):
                     self.assertLessEqual(part["values"].items(), whole["values"].items(), jobid)
                     self.assertLessEqual(whole["values"].keys() - part["values"].keys(), {"cpus", "cores", "memory_limit_bytes", "gpu_memory_limit_bytes"}, jobid)
                 self.assertIn("cpu_seconds", recorded["values"])
