@@ -94,7 +94,7 @@ def thanos():
         source = into / "source"
         shutil.copytree(json.loads(described)["Dir"], source)
         subprocess.run(["chmod", "-R", "u+w", source], check=True)
-        subprocess.run([go, "build", "-trimpath", "-ldflags=-s -w", "-o", into / "thanos", "./cmd/thanos"], cwd=source, env=environment, check=True)
+        subprocess.run([go, "build", "-trimpath", "-tags=slicelabels", "-ldflags=-s -w", "-o", into / "thanos", "./cmd/thanos"], cwd=source, env=environment, check=True)
         shutil.rmtree(source)
 
     return cache.built("thanos", cache.key(THANOS), build) / "thanos"
