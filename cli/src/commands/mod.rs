@@ -33,7 +33,15 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
             return block_on(async {
                 let more = More { whole_node: options.whole_node, own_gpus: true };
                 let new = Node::new(&options.node, more, &arguments.common, environment);
-                record::run(&options, &mut new.await?).await
+                let mut node = new.await?;
+                let done = record::run(&options, &mut node).await;
+                if node.is_stuck() {
+                    gpu_devices::end_process(done.unwrap_or_else(|failure| {
+                        surroundings::warn(&failure.says);
+                        failure.kind as u8
+                    }));
+                }
+                done.map(ExitCode::from)
             });
         }
         Command::Completions { shell } => output::write(None, &documents::completions(shell)),

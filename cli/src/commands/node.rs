@@ -106,6 +106,11 @@ impl Node {
         Ok(self.selection.of(&page, time))
     }
 
+    /// Whether a driver of its GPUs does not answer.
+    pub(super) fn is_stuck(&self) -> bool {
+        matches!(&self.from, From::Own(job) if job.is_stuck())
+    }
+
     /// That nothing is shown of it.
     pub(super) fn shows_nothing(&self) -> String {
         let from = match &self.from {

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::process::{Child, Command};
@@ -22,7 +22,7 @@ const CANNOT_START: u8 = 127;
 
 /// Records until the job, the command or a signal ends it. The command goes before the recording: whatever becomes of that, it runs to its end,
 /// and its exit status is this program's.
-pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<ExitCode, Failure> {
+pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::other(error.to_string());
     // A limit of file sizes (RLIMIT_FSIZE) is an error of write(2) then, and not the end of this process.
     let _too_large = signal(SignalKind::from_raw(SIGXFSZ)).map_err(failed)?;
@@ -40,7 +40,7 @@ pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<
         Ok(command) => command,
         Err((name, error)) => {
             warn(&format!("{name}: {error}"));
-            return Ok(ExitCode::from(CANNOT_START));
+            return Ok(CANNOT_START);
         }
     };
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
@@ -78,7 +78,7 @@ pub(super) async fn run(options: &arguments::Record, node: &mut Node) -> Result<
             outcome.unwrap_or_else(|failure| warn(&failure.says));
             Ok(exit_code(status))
         }
-        None => outcome.map(|()| ExitCode::SUCCESS),
+        None => outcome.map(|()| 0),
     }
 }
 
@@ -166,9 +166,9 @@ fn until_next(now: f64, interval: u32) -> Duration {
 }
 
 /// As a shell says it: 128 and the signal.
-fn exit_code(status: ExitStatus) -> ExitCode {
+fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    u8::try_from(code).unwrap_or(1)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! the vendors' runtimes name, if these are set (CUDA C++ Programming Guide, "CUDA Environment Variables").
 //! What is counted begins with the first reading.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +13,11 @@ use std::time::{Duration, Instant};
 use gpu_devices::amd::Amd;
 use gpu_devices::intel::Intel;
 use gpu_devices::nvml::{NvmlBackend, Options};
-use gpu_devices::{Backend, DeviceNode, Quantity, Unit, UnitSample, Vendor, Wanted};
+use gpu_devices::{
+    Backend, DeviceNode, Quantity, Sample, Sampler, SamplerState, Unit, UnitSample, Vendor, Wanted,
+};
 use kernel_files::{Roots, SourceError};
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
@@ -78,8 +82,9 @@ struct Held {
     /// What the backend had counted at the last reading.
     last: Vec<(&'static Quantity, u64)>,
     totals: Vec<(&'static Quantity, u64)>,
-    /// When it was last known how busy it was, and for how much of the time before that.
+    /// When it was last known how busy it was.
     busy_read: Option<Instant>,
+    /// For how much of the time before that it was.
     utilization: Option<f64>,
     idle: Duration,
     peak: u64,
@@ -127,22 +132,77 @@ impl Held {
             {
                 let (passed, busy) = (now.saturating_duration_since(read), Duration::from_nanos(gain));
                 self.idle += passed.saturating_sub(busy);
-                self.utilization =
-                    Some(busy.as_secs_f64() / passed.as_secs_f64().max(1e-9)).map(|part| part.min(1.0));
+                self.utilization = Some((busy.as_secs_f64() / passed.as_secs_f64().max(1e-9)).min(1.0));
             }
         }
         self.peak = sample.memory.map_or(0, |memory| memory.used).max(self.peak);
     }
 }
 
-/// Reads them.
+/// How long a reading is waited for. A driver that hangs costs the recording its GPUs, and the command nothing.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for the first one, which opens the driver.
+const FIRST: Duration = Duration::from_secs(5);
+/// Readings beyond those that are asked for are at most so far apart: while the driver fails, it is tried again.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// What a vendor's thread read and nobody took yet.
+type Read = Arc<Mutex<Vec<Result<Sample, SourceError>>>>;
+
+/// A vendor's thread.
+#[derive(Debug)]
+struct Reader {
+    sampler: Sampler,
+    read: Read,
+    /// The last reading did not come in time.
+    is_late: bool,
+}
+
+impl Reader {
+    fn start(make: impl Fn() -> Box<dyn Backend> + Send + 'static) -> std::io::Result<Option<Self>> {
+        let backend = make();
+        if !backend.is_present() {
+            return Ok(None);
+        }
+        let read = Read::default();
+        let delivered = read.clone();
+        let deliver = Box::new(move |sample| delivered.lock().push(sample));
+        let sampler = Sampler::start(backend.vendor(), PERIOD, Box::new(make), deliver)?;
+        sampler.want(Wanted::default());
+        Ok(Some(Self { sampler, read, is_late: false }))
+    }
+
+    /// Reads now; all that came since the last time.
+    fn read(&mut self) -> Vec<Result<Sample, SourceError>> {
+        let failed = match self.sampler.sampler_state() {
+            SamplerState::Starting => {
+                self.sampler.settle(FIRST);
+                false
+            }
+            SamplerState::Running => {
+                self.sampler.read_now(PATIENCE);
+                false
+            }
+            SamplerState::Failed(_) => true,
+            SamplerState::Hanging | SamplerState::Released => false,
+        };
+        let mut read = std::mem::take(&mut *self.read.lock());
+        self.is_late = read.is_empty() && !failed;
+        if self.is_late {
+            read.push(Err(SourceError::TimedOut));
+        }
+        read
+    }
+}
+
+/// Reads them, on a thread for each vendor.
 #[derive(Debug)]
 pub(super) struct Gpus {
     roots: Arc<Roots>,
-    nvidia: NvmlBackend,
-    amd: Amd,
-    intel: Intel,
+    readers: Vec<Reader>,
     visible: Visible,
+    /// Whether this process may open each, by id.
+    opens: HashMap<Arc<str>, bool>,
     held: Vec<Held>,
     /// What could not be read, each once.
     said: Vec<String>,
@@ -151,21 +211,41 @@ pub(super) struct Gpus {
 
 impl Gpus {
     pub(super) fn new(roots: &Arc<Roots>, visible: Visible, library: Option<PathBuf>) -> Self {
-        Self {
+        let mut gpus = Self {
             roots: roots.clone(),
-            nvidia: NvmlBackend::new(roots.clone(), Options { library, ..Options::default() }),
-            amd: Amd::new(roots),
-            intel: Intel::new(roots),
+            readers: Vec::new(),
             visible,
+            opens: HashMap::new(),
             held: Vec::new(),
             said: Vec::new(),
             problems: Vec::new(),
+        };
+        let [nvidia, amd, intel] = [roots.clone(), roots.clone(), roots.clone()];
+        let started = [
+            Reader::start(move || {
+                let options = Options { library: library.clone(), ..Options::default() };
+                Box::new(NvmlBackend::new(nvidia.clone(), options))
+            }),
+            Reader::start(move || Box::new(Amd::new(&amd))),
+            Reader::start(move || Box::new(Intel::new(&intel))),
+        ];
+        for reader in started {
+            match reader {
+                Ok(reader) => gpus.readers.extend(reader),
+                Err(error) => gpus.note(format!("no thread to read GPUs on: {error}")),
+            }
         }
+        gpus
     }
 
     /// What could not be read since this was asked before, and was not said yet.
     pub(super) fn take_problems(&mut self) -> Vec<String> {
         std::mem::take(&mut self.problems)
+    }
+
+    /// Whether a call of a driver did not return.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.readers.iter().any(|reader| reader.is_late)
     }
 
     fn note(&mut self, problem: String) {
@@ -177,49 +257,54 @@ impl Gpus {
 
     /// Reads all, and writes what is the job's. Without a driver it has none and nothing is written.
     pub(super) fn write(&mut self, page: &mut Page) {
-        let mut number = None::<usize>;
-        for vendor in [Vendor::Nvidia, Vendor::Amd, Vendor::Intel] {
-            let backend: &mut dyn Backend = match vendor {
-                Vendor::Nvidia => &mut self.nvidia,
-                Vendor::Amd => &mut self.amd,
-                Vendor::Intel => &mut self.intel,
-            };
-            if !backend.is_present() {
-                continue;
+        let read: Vec<_> =
+            self.readers.iter_mut().map(|reader| (reader.sampler.vendor, reader.read())).collect();
+        let (mut number, mut all) = (0, !read.is_empty());
+        for (vendor, mut samples) in read {
+            let last = samples.pop();
+            for earlier in samples.into_iter().flatten() {
+                for unit in self.own(&earlier) {
+                    self.take(unit, earlier.ended);
+                }
             }
-            let sample = match backend.sample(Wanted::default()) {
-                Ok(sample) => sample,
-                Err(error) => {
-                    self.note(format!("GPUs ({}): {error}", vendor.as_str()));
-                    continue;
+            let problems: Vec<SourceError> = match last {
+                Some(Ok(sample)) => {
+                    let own = self.own(&sample);
+                    number += own.len();
+                    own.into_iter().for_each(|unit| self.write_unit(unit, sample.ended, page));
+                    // The driver lists GPUs of other jobs as denied (nvml.h, nvmlDeviceGetCount_v2).
+                    let is_other = |error: &SourceError| matches!(error, SourceError::Denied { .. });
+                    sample.failed.into_iter().filter(|error| !is_other(error)).collect()
+                }
+                Some(Err(error)) => {
+                    all = false;
+                    vec![error]
+                }
+                None => {
+                    all = false;
+                    Vec::new()
                 }
             };
-            let units: Vec<&UnitSample> = sample
-                .units
-                .iter()
-                .filter(|sample| !sample.unit.divided && self.may_open(&sample.unit))
-                .collect();
-            let chosen = match self.visible.named(vendor) {
-                Some(list) => named(list, &units),
-                None => (0..units.len()).collect(),
-            };
-            let own: Vec<&UnitSample> = chosen.into_iter().filter_map(|at| units.get(at).copied()).collect();
-            *number.get_or_insert(0) += own.len();
-            for unit in own {
-                self.write_unit(unit, sample.ended, page);
-            }
-            // The driver lists GPUs of other jobs as denied (nvml.h, nvmlDeviceGetCount_v2).
-            let is_other = |error: &&SourceError| matches!(error, SourceError::Denied { .. });
-            for error in sample.failed.iter().filter(|error| !is_other(error)) {
+            for error in problems {
                 self.note(format!("GPUs ({}): {error}", vendor.as_str()));
             }
         }
-        if let Some(number) = number {
+        if all {
             page.of_job("jobledger_job_gpus", ",source=\"opened\"", number);
         }
     }
 
-    fn may_open(&self, unit: &Unit) -> bool {
+    /// The job's GPUs of a sample.
+    fn own<'a>(&mut self, sample: &'a Sample) -> Vec<&'a UnitSample> {
+        let mut units: Vec<&UnitSample> = sample.units.iter().filter(|unit| !unit.unit.divided).collect();
+        units.retain(|unit| self.may_open(&unit.unit));
+        match self.visible.named(sample.vendor) {
+            Some(list) => named(list, &units).into_iter().filter_map(|at| units.get(at).copied()).collect(),
+            None => units,
+        }
+    }
+
+    fn may_open(&mut self, unit: &Unit) -> bool {
         let path = |node: &DeviceNode| match unit.vendor {
             Vendor::Nvidia if node.major == NVIDIA => format!("nvidia{}", node.minor),
             Vendor::Nvidia => format!("nvidia-caps/nvidia-cap{}", node.minor),
@@ -231,17 +316,24 @@ impl Gpus {
             let opened = open(self.roots.dev(&path(node)), flags, Mode::empty());
             matches!(opened, Err(Errno::PERM | Errno::ACCESS | Errno::NOENT))
         };
-        !unit.nodes.iter().any(is_refused)
+        // A job's devices do not change.
+        *self.opens.entry(unit.uuid.clone()).or_insert_with(|| !unit.nodes.iter().any(is_refused))
     }
 
-    fn write_unit(&mut self, sample: &UnitSample, now: Instant, page: &mut Page) {
+    fn take(&mut self, sample: &UnitSample, now: Instant) -> Option<&Held> {
         let unit = &sample.unit;
         let at = self.held.iter().position(|held| held.uuid == unit.uuid).unwrap_or_else(|| {
             self.held.push(Held::new(unit.uuid.clone(), sample.epoch, now));
             self.held.len() - 1
         });
-        let Some(held) = self.held.get_mut(at) else { return };
+        let held = self.held.get_mut(at)?;
         held.take(sample, now);
+        Some(held)
+    }
+
+    fn write_unit(&mut self, sample: &UnitSample, now: Instant, page: &mut Page) {
+        let Some(held) = self.take(sample, now) else { return };
+        let unit = &sample.unit;
         let number = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
         let labels = format!(",gpu=\"{}\",uuid=\"{}\"", number(unit.index), escaped(&unit.uuid));
         let part = unit.part.as_ref();
@@ -253,7 +345,7 @@ impl Gpus {
             part.map_or(String::new(), |part| escaped(&part.parent)),
             number(unit.minor),
         );
-        page.of_job("jobledger_job_gpu_info", &format!("{kind},source=\"opened\",shared=\"false\""), 1);
+        page.of_job("jobledger_job_gpu_info", &format!("{kind},source=\"opened\""), 1);
         page.of_gpu("jobledger_gpu_info", &kind, 1);
         let allocated = now.saturating_duration_since(held.since);
         page.time("jobledger_job_gpu_allocated_seconds_total", &labels, allocated);
@@ -263,7 +355,7 @@ impl Gpus {
                 labels.push_str(&format!(",{key}=\"{value}\""));
             }
             if [Quantity::BUSY, Quantity::ENERGY].contains(quantity) {
-                labels.push_str(",method=\"alone\"");
+                labels.push_str(",method=\"whole\"");
             }
             let counter = quantity.counter;
             let amount = total.saturating_mul(counter.times);
@@ -357,21 +449,18 @@ mod tests {
         recorded.select(at("first="));
         let first = read(&mut gpus);
         assert_eq!(first["job_gpus{source=\"opened\"}"], 1.0, "{first:?}");
-        assert_eq!(
-            first["job_gpu_info{gpu=\"0\",model=\"NVIDIA H200\",source=\"opened\",shared=\"false\"}"],
-            1.0
-        );
+        assert_eq!(first["job_gpu_info{gpu=\"0\",model=\"NVIDIA H200\",source=\"opened\"}"], 1.0);
         assert_eq!(first["job_gpu_allocated_seconds_total{gpu=\"0\"}"], 0.0);
-        assert_eq!(first["job_gpu_energy_joules_total{gpu=\"0\",method=\"alone\"}"], 0.0);
+        assert_eq!(first["job_gpu_energy_joules_total{gpu=\"0\",method=\"whole\"}"], 0.0);
         assert_eq!(first["job_gpu_memory_limit_bytes{gpu=\"0\"}"], 150_754_820_096.0);
         assert_eq!(first["gpu_clock_hertz{gpu=\"0\",clock=\"sm\"}"], 1.98e9);
         std::thread::sleep(Duration::from_millis(300));
         recorded.select(at("first=") + 1);
         let second = read(&mut gpus);
         // A second of the recording: 261 W.
-        let joules = second["job_gpu_energy_joules_total{gpu=\"0\",method=\"alone\"}"];
+        let joules = second["job_gpu_energy_joules_total{gpu=\"0\",method=\"whole\"}"];
         assert!((255.0..270.0).contains(&joules), "{joules}");
-        let busy = second["job_gpu_busy_seconds_total{gpu=\"0\",method=\"alone\"}"];
+        let busy = second["job_gpu_busy_seconds_total{gpu=\"0\",method=\"whole\"}"];
         assert!((0.95..1.05).contains(&busy), "{busy}");
         assert_eq!(second["job_gpu_utilization_ratio{gpu=\"0\"}"], 1.0);
         let (allocated, idle) = (
@@ -443,13 +532,32 @@ mod tests {
     }
 
     #[test]
+    fn a_driver_that_hangs_costs_its_gpus_alone_and_comes_back() {
+        let (_machine, roots) = machine(&["nvidia0"]);
+        let fake = FakeNvml::new("gpu 0 energy 5000\n");
+        let mut gpus = Gpus::new(&roots, Visible::default(), Some(fake.library()));
+        assert_eq!(read(&mut gpus)["job_gpus{source=\"opened\"}"], 1.0);
+        fake.set("gpu 0 energy 6000\nhang nvmlDeviceGetTemperature\n");
+        assert_eq!((read(&mut gpus), gpus.is_stuck()), (BTreeMap::new(), true));
+        assert_eq!(gpus.take_problems().len(), 1);
+        assert_eq!((read(&mut gpus), gpus.take_problems()), (BTreeMap::new(), Vec::new()), "said once");
+        fake.set("gpu 0 energy 7000\n");
+        jobledger_testkit::eventually("the driver answers", || {
+            read(&mut gpus).contains_key("job_gpus{source=\"opened\"}")
+        });
+        assert!(!gpus.is_stuck());
+        let joules = read(&mut gpus)["job_gpu_energy_joules_total{gpu=\"0\",method=\"whole\"}"];
+        assert_eq!(joules, 2.0, "with those of the time in between");
+    }
+
+    #[test]
     fn counts_go_on_when_the_driver_begins_anew() {
         let (_machine, roots) = machine(&["nvidia0"]);
         let fake = FakeNvml::new("gpu 0 energy 5000\n");
         let mut gpus = Gpus::new(&roots, Visible::default(), Some(fake.library()));
         let mut joules = |energy: u32| {
             fake.set(&format!("gpu 0 energy {energy}\n"));
-            read(&mut gpus)["job_gpu_energy_joules_total{gpu=\"0\",method=\"alone\"}"]
+            read(&mut gpus)["job_gpu_energy_joules_total{gpu=\"0\",method=\"whole\"}"]
         };
         assert_eq!([5000, 7500, 100, 400].map(&mut joules), [0.0, 2.5, 2.5, 2.8]);
     }

@@ -52,6 +52,7 @@ impl ProcessIo {
         pids.sort_unstable();
         pids.dedup();
         let mut reader = Reader { proc, buffer };
+        // Those of others, slurmstepd's among them, would look like ones that end at each look.
         pids.retain(|pid| reader.io(*pid).is_ok_and(|io| io.is_some()));
         let listed: Vec<Listed> = pids.into_iter().map(|pid| Listed { pid, stepd: false }).collect();
         // After an error nothing has changed, and the next look has it.

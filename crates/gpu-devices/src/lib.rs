@@ -16,6 +16,7 @@
 pub mod amd;
 mod backend;
 pub mod drm;
+mod end;
 pub mod families;
 pub mod intel;
 pub mod nvml;
@@ -27,6 +28,7 @@ mod sampler;
 mod unit;
 
 pub use backend::{Backend, Wanted};
+pub use end::end_process;
 pub use quantity::{COUNTERS, GpuCounter, Quantity};
 pub use sample::{Fact, Memory, Process, ProcessKind, Sample, UnitSample};
 pub use sampler::{Deliver, Make, PATIENCE, Sampler, SamplerState};

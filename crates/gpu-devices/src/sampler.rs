@@ -186,12 +186,21 @@ impl Sampler {
 
     /// Has everything read at once, unless the last reading failed, and waits for that, for at most `patience`.
     pub fn read_anew(&self, patience: Duration) {
+        self.read_at_once(true, patience);
+    }
+
+    /// The same with what is wanted alone.
+    pub fn read_now(&self, patience: Duration) {
+        self.read_at_once(false, patience);
+    }
+
+    fn read_at_once(&self, everything: bool, patience: Duration) {
         let mut state = self.shared.state.lock();
         if !matches!(state.outcome, Some(Ok(()))) {
             return;
         }
         let before = state.readings;
-        state.everything = true;
+        state.everything |= everything;
         state.due = Instant::now();
         self.worker.notify();
         self.shared.done.wait_while_for(&mut state, |s| s.readings == before && !s.released, patience);

@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import time
 
 from testbed import beds
 from testbed import gpus as testbed
@@ -125,3 +126,14 @@ def record_gpus(context):
                 expect(abs(values["gpu_energy_joules"] - gpu.watts * held) <= gpu.watts * 0.5, f"{jobid}: {values['gpu_energy_joules']} J in {held} s of {gpu.watts} W")
                 # The samples of activity are a sixth of a second apart.
                 expect(abs(values["gpu_busy_seconds"] - gpu.busy * held) <= 1, f"{jobid}: busy for {values['gpu_busy_seconds']} s of {held}, {gpu.busy} of it wanted")
+        gpus.hanging = ["nvmlDeviceGetTemperature", "exit"]
+        gpus.apply()
+        try:
+            began = time.monotonic()
+            (jobid,) = slurm.submit_all([(bed.users[0], body.replace(f"sleep {_SECONDS}", "bash -c 'exit 3'"), ("--mem=100", "-n1", "--gres=gpu:1"))])
+            slurm.wait_over([jobid])
+            equal("exit code beside a driver that hangs", slurm.job(jobid)["ExitCode"], "3:0")
+            expect(time.monotonic() - began < 120, f"the job took {time.monotonic() - began} s beside a driver that hangs")
+        finally:
+            gpus.hanging = []
+            gpus.apply()
