@@ -22,8 +22,11 @@ pub trait JobObserver: Send + Sync {
     /// The job is not there any more: its cgroup went, or has no process and was left behind.
     fn job_left_node(&self, _run: JobRunId) {}
 
-    /// The job directories are about to be listed: whatever is read now was spent by jobs that the list will have.
+    /// The job directories are about to be listed for a scrape: whatever is read now was spent by jobs that the list will have.
     fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
+
+    /// Job runs are about to end: whatever is read now was spent by jobs that are known when their ends are reported.
+    fn before_end(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     /// A part of the job ended (a step's last process, a task's or step's directory). Its numbers may be gone the
     /// next time, so this is the time to read them. `step` is the ordinal of the step, `levels` says whether steps
@@ -46,7 +49,7 @@ pub struct RemovedCgroup<'a> {
     pub others: Option<&'a [Arc<Job>]>,
     /// SLURM's roots.
     pub scopes: &'a [Arc<SlurmCgroup>],
-    /// Whether no other run vanished since the last call.
+    /// Whether no other run can have vanished since the last call, not even one that came and went meanwhile.
     pub alone: bool,
 }
 

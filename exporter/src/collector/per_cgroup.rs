@@ -10,7 +10,7 @@ use cgroups::View;
 use exposition::{Family, Level, PerCgroup, Section, SubjectId, Value};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
-use readings::Packed;
+use readings::{Began, Packed};
 pub use readings::{Part, Readings};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -80,8 +80,11 @@ pub trait CgroupSource: Send + Sync + 'static {
     /// A scrape shows this reading of a job's own cgroup.
     fn shown(&self, _reading: &Self::Reading) {}
 
-    /// Called before the job directories are listed, for a scrape or at a job's end.
+    /// Called before the job directories are listed for a scrape.
     fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
+
+    /// Called before job runs end (`JobObserver::before_end`).
+    fn before_end(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
 
     /// Called before the jobs of a scrape are read.
     fn begin(&self, _snapshot: &NodeSnapshot, _buffer: &mut Buffer) -> Result<(), SourceError> {
@@ -169,6 +172,9 @@ struct Shared<S: CgroupSource> {
     usually_missing: [AtomicU32; 3],
 }
 
+/// A reading, and when it began.
+type Fresh<R> = (Began, R);
+
 /// Makes a collector of a source.
 pub fn build<S: CgroupSource>(source: S) -> Built {
     let shared = Arc::new(Shared {
@@ -218,27 +224,28 @@ impl<S: CgroupSource> Shared<S> {
         group: &Group<'_>,
         level: Level,
         buffer: &mut Buffer,
-    ) -> Result<Option<S::Reading>, SourceError> {
-        let reading = self.source.read(group, buffer);
+    ) -> Result<Option<Fresh<S::Reading>>, SourceError> {
+        let began = self.readings().begin();
+        let reading = self.source.read(group, buffer).map(|reading| Some((began, reading)));
         let missing = group.view.missing() + group.limits.missing() + 1;
         let slot = match level {
             Level::Task => 2,
             Level::Step => 1,
             _ => 0,
         };
-        let Some(usual) = self.usually_missing.get(slot) else { return reading.map(Some) };
+        let Some(usual) = self.usually_missing.get(slot) else { return reading };
         if missing != 1 && usual.load(Ordering::Relaxed) != missing {
             if group.view.is_gone() {
                 return Ok(None);
             }
             usual.store(missing, Ordering::Relaxed);
         }
-        reading.map(Some)
+        reading
     }
 
-    fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<S::Reading>, SourceError> {
+    fn read_job(&self, job: &Job, buffer: &mut Buffer) -> Result<Option<Fresh<S::Reading>>, SourceError> {
         let mut reading = self.read(&Group::of_job(job), Level::Job, buffer)?;
-        if let Some(fresh) = &mut reading {
+        if let Some((_, fresh)) = &mut reading {
             self.source.complete(job, self.readings().job(job.run).as_deref(), fresh, buffer)?;
         }
         Ok(reading)
@@ -246,8 +253,8 @@ impl<S: CgroupSource> Shared<S> {
 
     /// Reads a job between scrapes. The next scrape finds a failure again, and reports it.
     fn take(&self, job: &Job, buffer: &mut Buffer) {
-        if let Ok(Some(reading)) = self.read_job(job, buffer) {
-            self.readings().insert(job.run, None, reading);
+        if let Ok(Some((began, reading))) = self.read_job(job, buffer) {
+            self.readings().insert_begun(began, job.run, None, reading);
         }
     }
 
@@ -256,7 +263,7 @@ impl<S: CgroupSource> Shared<S> {
         job: &Job,
         step: &Step,
         buffer: &mut Buffer,
-    ) -> Result<Option<S::Reading>, SourceError> {
+    ) -> Result<Option<Fresh<S::Reading>>, SourceError> {
         let (Some(view), Some(limits)) = (step.view(job), step.user_view(job)) else { return Ok(None) };
         self.read(&Group { job, step: Some(step), view, limits }, Level::Step, buffer)
     }
@@ -266,7 +273,7 @@ impl<S: CgroupSource> Shared<S> {
         job: &Job,
         (step, task): (&Step, &Task),
         buffer: &mut Buffer,
-    ) -> Result<Option<S::Reading>, SourceError> {
+    ) -> Result<Option<Fresh<S::Reading>>, SourceError> {
         let Some(view) = step.task_view(job, task) else { return Ok(None) };
         self.read(&Group { job, step: Some(step), limits: view.clone(), view }, Level::Task, buffer)
     }
@@ -281,19 +288,23 @@ impl<S: CgroupSource> PerCgroupCollector<S> {
     /// Takes a fresh reading where there is one, else the last; pushes it.
     fn emit_subject(
         &self,
-        fresh: Result<Option<S::Reading>, SourceError>,
+        fresh: Result<Option<Fresh<S::Reading>>, SourceError>,
         (job, part): (&Job, Part),
         (level, running): (Level, bool),
         (out, subject): (&mut Section, SubjectId),
         tally: &mut Tally,
     ) {
         // A failed reading emits no sample. The last reading in its place would look like a job that idles.
-        let Some(fresh) = tally.note(fresh) else { return };
+        let fresh = tally.note(fresh);
+        let mut readings = self.shared.readings();
+        if level == Level::Job && running && !matches!(fresh, Some(Some(_))) {
+            readings.miss();
+        }
+        let Some(fresh) = fresh else { return };
         let running = running && fresh.is_some();
         let mut emit = Emit { job, section: out, subject, level, running };
-        let mut readings = self.shared.readings();
-        if let Some(reading) = fresh {
-            readings.insert(job.run, part, reading);
+        if let Some((began, reading)) = fresh {
+            readings.insert_begun(began, job.run, part, reading);
         }
         let Some(reading) = readings.get(job.run, part) else { return };
         self.shared.source.emit(&reading, &mut emit);
@@ -332,6 +343,7 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
     fn collect(&mut self, snapshot: &NodeSnapshot, out: &mut Section) -> Result<(), SourceError> {
         let shared = self.shared.clone();
         shared.source.begin(snapshot, &mut self.buffer)?;
+        shared.readings().begin_scrape();
         let mut tally = Tally::default();
         for job in &snapshot.jobs {
             let subject = out.subject_since(job.labels(), job.counters_began());
@@ -344,11 +356,16 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
             }
         }
         for job in snapshot.pending.iter().filter(|job| job.is_running()) {
-            if let Some(Some(reading)) = tally.note(shared.read_job(job, &mut self.buffer)) {
-                shared.readings().insert(job.run, None, reading);
+            let fresh = tally.note(shared.read_job(job, &mut self.buffer)).flatten();
+            let mut readings = shared.readings();
+            match fresh {
+                Some((began, reading)) => readings.insert_begun(began, job.run, None, reading),
+                None => readings.miss(),
             }
         }
-        let finished = shared.source.finish(snapshot, &mut shared.readings(), &mut self.buffer, out);
+        let mut readings = shared.readings();
+        let finished = shared.source.finish(snapshot, &mut readings, &mut self.buffer, out);
+        readings.end_scrape();
         tally.result().and(finished)
     }
 }
@@ -356,6 +373,10 @@ impl<S: CgroupSource> Collector for PerCgroupCollector<S> {
 impl<S: CgroupSource> JobObserver for Shared<S> {
     fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
         self.source.before_walk(scopes, buffer);
+    }
+
+    fn before_end(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
+        self.source.before_end(scopes, buffer);
     }
 
     fn cpus_assigned(&self, job: &Job, buffer: &mut Buffer) {
@@ -373,12 +394,13 @@ impl<S: CgroupSource> JobObserver for Shared<S> {
         }
         let step = job.steps.iter().find(|s| levels.steps && Some(s.ordinal) == step);
         let Some(step) = step else { return };
-        if let Ok(Some(reading)) = self.read_step(job, step, buffer) {
-            self.readings().insert(job.run, Some((step.ordinal, None)), reading);
+        if let Ok(Some((began, reading))) = self.read_step(job, step, buffer) {
+            self.readings().insert_begun(began, job.run, Some((step.ordinal, None)), reading);
         }
         for task in step.tasks.iter().filter(|_| levels.tasks) {
-            if let Ok(Some(reading)) = self.read_task(job, (step, task), buffer) {
-                self.readings().insert(job.run, Some((step.ordinal, Some(task.ordinal))), reading);
+            if let Ok(Some((began, reading))) = self.read_task(job, (step, task), buffer) {
+                let part = Some((step.ordinal, Some(task.ordinal)));
+                self.readings().insert_begun(began, job.run, part, reading);
             }
         }
     }
@@ -390,7 +412,9 @@ impl<S: CgroupSource> JobObserver for Shared<S> {
     }
 
     fn job_removed(&self, run: JobRunId, disposition: Disposition) {
-        let last = self.readings().remove(run);
+        // Held until the source has counted it: a scrape would find the time of no job.
+        let mut readings = self.readings();
+        let last = readings.remove(run);
         self.source.forget(run, last.as_ref(), disposition);
     }
 }

@@ -114,16 +114,20 @@ impl Table {
         }
     }
 
-    /// Ends the runs that are gone. A run's last CPU time can be separated from others' only if all runs are known.
-    /// So the directories are listed again after the sum over all was read. If that finds further ended runs, it is
-    /// repeated; a directory that is found so again and again is no cgroup, and waits for the next call.
+    /// Ends the runs that are gone. A run's last CPU time can be separated from others' only if all runs are known. So events are
+    /// taken in after the sum over all was read, and the directories are listed again. If that finds further ended runs, it
+    /// is repeated; a directory that is found so again and again is no cgroup, and waits for the next call.
     pub(super) fn end_gone(&mut self) {
         for _ in 0..MOST_ROUNDS {
             if self.gone.is_empty() {
                 return;
             }
             let gone = std::mem::take(&mut self.gone);
-            self.before_walk();
+            for hook in &self.hooks {
+                hook.before_end(&self.scopes, &mut self.buffer);
+            }
+            // One that came and went is in no list.
+            self.take_in_events();
             for scope in self.scopes.clone() {
                 self.adopt_counted(&scope);
             }
@@ -131,15 +135,22 @@ impl Table {
             let others = (self.by_dir.len() <= MOST_OTHERS).then(|| -> Vec<Arc<Job>> {
                 self.by_dir.values().filter_map(|run| self.runs.get(run)).map(|t| t.job.clone()).collect()
             });
-            let (alone, last) = (gone.len() == 1, gone.last().copied());
+            let alone = gone.len() == 1 && self.gone.is_empty() && self.saw_all();
+            let last = gone.last().copied();
             for run in gone {
                 // When many end at once, the others are read once, after the last of them.
                 self.end(run, alone, others.as_deref().filter(|_| last == Some(run)));
             }
+            self.missed_events = false;
         }
     }
 
-    /// Notifies the observers that the job directories are about to be listed.
+    /// Whether the kernel reported every job since runs ended last.
+    fn saw_all(&self) -> bool {
+        !self.missed_events && self.watches.refused().is_none() && self.watches.failures() == 0
+    }
+
+    /// Notifies the observers that the job directories are about to be listed for a scrape.
     pub(super) fn before_walk(&mut self) {
         for hook in &self.hooks {
             hook.before_walk(&self.scopes, &mut self.buffer);

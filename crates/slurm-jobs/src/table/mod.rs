@@ -104,6 +104,8 @@ pub struct Table {
     gone: Vec<JobRunId>,
     /// Directories that were found to be gone before their removal was reported: before the last events were read, and since.
     gone_dirs: [HashSet<(u64, String)>; 2],
+    /// Whether the kernel dropped events since runs ended last.
+    missed_events: bool,
     /// Ended job runs, the oldest first; not those whose directory SLURM left behind.
     retained: BTreeSet<(Instant, JobRunId)>,
     /// Who reads the ends of jobs.
@@ -163,6 +165,7 @@ impl Table {
             used_again: HashMap::new(),
             gone: Vec::new(),
             gone_dirs: [HashSet::new(), HashSet::new()],
+            missed_events: false,
             retained: BTreeSet::new(),
             readers: Readers::default(),
             attempts: DueTimes::default(),
@@ -198,6 +201,15 @@ impl Table {
 
     /// Takes in the kernel's events since the last call.
     pub fn process_events(&mut self) {
+        self.take_in_events();
+        self.end_gone();
+        let [before, latest] = &mut self.gone_dirs;
+        before.clear();
+        std::mem::swap(before, latest);
+    }
+
+    /// The same, but ends no run.
+    fn take_in_events(&mut self) {
         let mut events = Vec::new();
         self.watches.drain(&mut events);
         // A step of 100 tasks reports its end 100 times: one reading serves them all.
@@ -237,16 +249,15 @@ impl Table {
                     _,
                 )
                 | Event::Changed(_) => {}
-                Event::Overflow => self.rescan(),
+                Event::Overflow => {
+                    self.missed_events = true;
+                    self.rescan();
+                }
             }
         }
         for (run, step) in checkpoints {
             self.checkpoint(run, step);
         }
-        self.end_gone();
-        let [before, latest] = &mut self.gone_dirs;
-        before.clear();
-        std::mem::swap(before, latest);
     }
 
     fn made(&mut self, target: Target, name: &str) {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use test_machine::Machine;
 
 use super::*;
-use crate::{JobId, Reader};
+use crate::{JobId, Reader, RemovedCgroup};
 
 /// A table of a machine that nobody looked at yet.
 fn table(machine: &Machine) -> Table {
@@ -412,4 +412,55 @@ fn an_end_that_no_snapshot_had_is_shown_before_the_second_run() {
     ended.time_is_over(|_| ());
     let first = ended.shown();
     assert!(ended.shown() > first);
+}
+
+/// Makes and removes a job's directory when another run is about to end, and notes what ends.
+struct ComesAndGoes<'a>(&'a Machine, parking_lot::Mutex<Vec<(Option<JobId>, bool)>>);
+
+impl JobObserver for ComesAndGoes<'static> {
+    fn before_end(&self, _: &[Arc<SlurmCgroup>], _: &mut Buffer) {
+        if self.1.lock().is_empty() {
+            self.0.write(&format!("{SCOPE}/job_8/cgroup.procs"), "1\n").remove(&format!("{SCOPE}/job_8"));
+        }
+    }
+
+    fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, _: &mut Buffer) {
+        self.1.lock().push((gone.job.id, gone.alone));
+    }
+}
+
+/// Its time is in the sum that was read before the end of the first, and in no list.
+#[test]
+fn a_run_is_not_alone_if_another_came_and_went_meanwhile() {
+    let machine: &'static Machine = Box::leak(Box::new(idle()));
+    machine.write(&format!("{SCOPE}/job_7/cgroup.procs"), "1\n");
+    let observer = Arc::new(ComesAndGoes(machine, parking_lot::Mutex::default()));
+    let mut table = table_of(machine, MOST_RETAINED, vec![observer.clone()]);
+    table.verify();
+    machine.remove(&format!("{SCOPE}/job_7"));
+    table.process_events();
+    assert_eq!(*observer.1.lock(), [(Some(JobId(7)), false), (Some(JobId(8)), true)]);
+}
+
+#[test]
+fn no_run_is_alone_after_events_were_lost() {
+    struct Alone(parking_lot::Mutex<Vec<bool>>);
+    impl JobObserver for Alone {
+        fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, _: &mut Buffer) {
+            self.0.lock().push(gone.alone);
+        }
+    }
+    let machine = idle();
+    for id in [7, 8] {
+        machine.write(&format!("{SCOPE}/job_{id}/cgroup.procs"), "1\n");
+    }
+    let observer = Arc::new(Alone(parking_lot::Mutex::default()));
+    let mut table = table_of(&machine, MOST_RETAINED, vec![observer.clone()]);
+    table.verify();
+    table.missed_events = true;
+    for id in [7, 8] {
+        machine.remove(&format!("{SCOPE}/job_{id}"));
+        table.process_events();
+    }
+    assert_eq!(*observer.0.lock(), [false, true]);
 }

@@ -67,6 +67,13 @@ pub(in crate::collector) fn cpu_time(view: &View<'_>, buffer: &mut Buffer) -> Op
     cgroups::cpu::read(view, buffer).ok()?.usage_usec
 }
 
+/// Whether a job that runs has lost the directory that counted its CPU time: on v1 SLURM removes that of freezer, whose removal is the
+/// job's end, after it (slurmstepd.c, proctrack_g_destroy comes last).
+fn counts_no_more(job: &Job) -> bool {
+    let v1 = job.is_running() && job.cgroup.version() == Version::V1;
+    v1 && job.cgroup.dir(Controller::Cpuacct).is_some_and(|dir| !dir.has("cgroup.procs"))
+}
+
 /// A job's CPU time: the last reading, and what was found to be used after it.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct CpuReading {
@@ -132,9 +139,15 @@ struct CpuAccounts {
     /// Of job runs that are not retained any more: all that they spent, and the part of it that is unattributed.
     gone_usec: u64,
     unseen_usec: u64,
-    /// Sum over the scopes before the job directories were listed last: whatever is in it was spent by runs that
-    /// are known, so that nothing of it is taken for unexplained. An old one only proves less.
+    /// Sum over the scopes before the job directories were listed for the last scrape: whatever is in it was spent by runs
+    /// that are known, so that nothing of it is taken for unexplained. An old one only proves less.
     before: Option<u64>,
+    /// The same before runs ended last. A scrape has not read all runs since.
+    #[serde(skip)]
+    before_end: Option<u64>,
+    /// Whether a run ended that the ledger has not heard of: the next one is not charged with its time.
+    #[serde(skip)]
+    unobserved: bool,
     /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
     own: HashMap<u64, u64>,
     own_base: Option<u64>,
@@ -189,7 +202,11 @@ impl CpuAccounts {
         let before = self.before?;
         let after = self.read_scopes(&snapshot.scopes, buffer)?;
         let jobs = self.jobs_usec(readings);
-        self.ledger.observe(Reading { before, jobs: sum([jobs, own]), after });
+        // What a job that is just ending used since its last reading is no overhead: its end separates that.
+        let mut there = snapshot.jobs.iter().chain(&snapshot.pending);
+        if !readings.is_incomplete() && !there.any(|job| counts_no_more(job)) {
+            self.observe(Reading { before, jobs: sum([jobs, own]), after });
+        }
         let residual = sum([self.ledger.residual(), own_since, self.unseen_usec]);
         let total = sum([self.exported.total(), residual]);
         // Jobs that ran when the exporter started brought what they had spent, so the total did not begin at 0.
@@ -201,6 +218,11 @@ impl CpuAccounts {
 
     fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
         sum([readings.sum(), self.gone_usec])
+    }
+
+    fn observe(&mut self, reading: Reading) {
+        self.ledger.observe(reading);
+        self.unobserved = false;
     }
 }
 
@@ -246,6 +268,11 @@ impl CgroupSource for Cpu {
         accounts.before = accounts.read_scopes(scopes, buffer);
     }
 
+    fn before_end(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
+        let mut accounts = self.accounts();
+        accounts.before_end = accounts.read_scopes(scopes, buffer);
+    }
+
     fn begin(&self, snapshot: &NodeSnapshot, buffer: &mut Buffer) -> Result<(), SourceError> {
         let mut accounts = self.accounts();
         if accounts.before.is_none() {
@@ -272,13 +299,12 @@ impl CgroupSource for Cpu {
     }
 
     fn vanished(&self, gone: &RemovedCgroup<'_>, readings: &mut Readings<CpuReading>, buffer: &mut Buffer) {
+        let mut accounts = self.accounts();
+        let mut proven = !std::mem::replace(&mut accounts.unobserved, true) && gone.alone;
         // Proving the late time would cost a reading of all others: it is left in the residual.
         let Some(others) = gone.others else { return };
-        let mut accounts = self.accounts();
-        let Some(before) = accounts.before else { return };
-        // What no reading explains is this job's alone only if every other one that runs was read. SLURM removes a job's
-        // cpuacct directory before that of freezer (slurmstepd.c, proctrack_g_destroy comes last).
-        let mut proven = gone.alone;
+        let Some(before) = accounts.before_end else { return };
+        // What no reading explains is this job's alone only if every other one that runs was read (see counts_no_more).
         // What a directory left behind had used without ever being read is in the residual already.
         for other in others {
             if !other.is_running() && readings.job(other.run).is_none() {
@@ -304,7 +330,7 @@ impl CgroupSource for Cpu {
             readings.insert(gone.job.run, None, CpuReading { late_usec, ..last });
             round.jobs = sum([round.jobs, late]);
         }
-        accounts.ledger.observe(round);
+        accounts.observe(round);
     }
 
     fn save(&self) -> Vec<u8> {
@@ -312,7 +338,8 @@ impl CgroupSource for Cpu {
     }
 
     fn restore(&self, saved: &[u8], _before: &Before) -> Result<(), Unreadable> {
-        *self.accounts() = durable_state::decode(saved)?;
+        // Jobs may have come and gone meanwhile.
+        *self.accounts() = CpuAccounts { unobserved: true, ..durable_state::decode(saved)? };
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use exposition::{Family, Level, PerCgroup, Section, SubjectId};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::thread::CapabilitySet;
-use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup, SlurmCgroup};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, RemovedCgroup};
 
 use self::accounts::{Counts, NetworkAccounts};
 use self::watch::Watch;
@@ -222,8 +222,6 @@ impl Shared {
 }
 
 impl JobObserver for Shared {
-    fn before_walk(&self, _scopes: &[Arc<SlurmCgroup>], _buffer: &mut Buffer) {}
-
     fn checkpoint(&self, job: &Job, _step: Option<u32>, levels: Levels, _buffer: &mut Buffer) {
         // The kernel keeps the counts. The owner has to be read while the directories exist.
         self.state().open(job, levels);

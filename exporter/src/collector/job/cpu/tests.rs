@@ -5,11 +5,10 @@ use slurm_jobs::{NodeSnapshot, RemovedCgroup, Users};
 
 use super::*;
 use crate::collector::BuildContext;
-use crate::collector::testing::{Machine, job, snapshot_of, value};
+use crate::collector::testing::{Bench, Machine, job, snapshot_of, value};
 
 #[test]
 fn a_v1_directory_that_was_made_anew_goes_on_where_the_one_before_stopped() {
-    use crate::collector::testing::{Bench, Machine, job, value};
     let machine = Machine::new();
     let spent = |usec: u64| {
         machine.write("cgroup/cpuacct/job_7/cpuacct.usage", format!("{}\n", usec * 1000));
@@ -100,6 +99,7 @@ fn a_job_that_is_read_again_while_a_scrape_is_made_is_in_its_sums_as_it_was_show
     machine.write("cgroup/s/job_1/cpu.stat", stat(313_000)).write("cgroup/s/cpu.stat", stat(1_013_000));
     let others = [Arc::new(jobs[0].clone())];
     let gone = RemovedCgroup { job: &jobs[2], others: Some(&others), scopes: &snapshot.scopes, alone: true };
+    cpu.before_end(&snapshot.scopes, &mut buffer);
     cpu.vanished(&gone, &mut readings, &mut buffer);
     assert_eq!(readings.job(jobs[0].run).as_deref().map(CpuReading::total), Some(313_000));
     let mut section = Section::default();
@@ -128,7 +128,7 @@ fn charged_to_the_second(first_can_be_read: bool) -> (u64, f64) {
     if !first_can_be_read {
         std::fs::remove_dir_all(machine.path.join("cgroup/s/job_1")).unwrap();
     }
-    cpu.before_walk(&snapshot.scopes, &mut buffer);
+    cpu.before_end(&snapshot.scopes, &mut buffer);
     let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
     let gone = RemovedCgroup { job: &jobs[1], others: Some(&others), scopes: &snapshot.scopes, alone: true };
     cpu.vanished(&gone, &mut readings, &mut buffer);
@@ -175,7 +175,126 @@ fn a_job_that_came_after_the_snapshot_was_made_is_in_no_sum_until_it_is_exported
     // The second goes while the third, which the snapshot does not have, is there: so that one is read.
     let others = [Arc::new(jobs[0].clone()), Arc::new(jobs[2].clone())];
     let gone = RemovedCgroup { job: &jobs[1], others: Some(&others), scopes: &first.scopes, alone: true };
+    run.before_end(&first.scopes, &mut Buffer::default());
     run.cgroup_removed(&gone, &mut Buffer::default());
     assert!((exported(&first) - 0.35).abs() < 1e-9, "{}", exported(&first));
     assert!((exported(&snapshot(&jobs)) - 0.363).abs() < 1e-9);
+}
+
+/// The collector with three jobs that were scraped once.
+struct Three {
+    machine: Machine,
+    jobs: Vec<Job>,
+    scope: Arc<SlurmCgroup>,
+    bench: Bench,
+}
+
+impl Three {
+    fn scraped() -> Self {
+        let machine = Machine::new();
+        let (jobs, scope) = three_jobs(&machine);
+        let snapshot =
+            NodeSnapshot { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs.clone()) };
+        let mut bench = Bench::new(&ENTRY, &snapshot);
+        bench.run().before_walk(&snapshot.scopes, &mut Buffer::default());
+        assert_eq!(bench.collect(&snapshot).0, Ok(()));
+        Self { machine, jobs, scope, bench }
+    }
+
+    /// A job used more than its last reading shows, and its directory is removed.
+    fn ends(&self, id: u32, all_of_scope: u64) {
+        self.machine.remove(&format!("cgroup/s/job_{id}")).write("cgroup/s/cpu.stat", stat(all_of_scope));
+    }
+
+    /// That is noticed. With `others` those that remain can be read.
+    fn is_found_gone(&mut self, id: usize, others: Option<&[Arc<Job>]>) {
+        let scopes = std::slice::from_ref(&self.scope);
+        let mut job = self.jobs[id - 1].clone();
+        job.ended = Some(clocks::Moment::now());
+        let gone = RemovedCgroup { job: &job, others, scopes, alone: true };
+        self.bench.run().before_end(scopes, &mut Buffer::default());
+        self.bench.run().cgroup_removed(&gone, &mut Buffer::default());
+        self.jobs[id - 1] = job;
+    }
+
+    fn others(&self, than: u32) -> Vec<Arc<Job>> {
+        let rest =
+            self.jobs.iter().filter(|job| job.is_running() && job.run != self.jobs[than as usize - 1].run);
+        rest.map(|job| Arc::new(job.clone())).collect()
+    }
+
+    /// CPU seconds of the three, and those that no job is charged with.
+    fn exported(&mut self) -> [Option<f64>; 4] {
+        let jobs = self.jobs.clone();
+        let snapshot =
+            NodeSnapshot { scopes: vec![self.scope.clone()], ..snapshot_of(self.machine.roots(), jobs) };
+        self.bench.run().before_walk(&snapshot.scopes, &mut Buffer::default());
+        let (outcome, text) = self.bench.collect(&snapshot);
+        assert_eq!(outcome, Ok(()));
+        let of = |id: u32| {
+            let mode = |mode: &str| {
+                value(&text, &format!("jobledger_job_cpu_seconds_total{{jobid=\"{id}\",mode=\"{mode}\"}}"))
+            };
+            let modes = [mode("user"), mode("unsplit")];
+            let sum: f64 = modes.iter().flatten().sum();
+            modes.iter().any(Option::is_some).then_some((sum * 1e6).round() / 1e6)
+        };
+        [of(1), of(2), of(3), value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total")]
+    }
+}
+
+#[test]
+fn a_scrape_between_the_end_of_a_job_and_its_discovery_takes_nothing_from_it() {
+    let mut three = Three::scraped();
+    three.ends(2, 1_100_000);
+    assert_eq!(three.exported(), [Some(0.3), Some(0.05), Some(0.013), Some(0.0)]);
+    let others = three.others(2);
+    three.is_found_gone(2, Some(&others));
+    assert_eq!(three.exported(), [Some(0.3), Some(0.15), Some(0.013), Some(0.0)]);
+}
+
+#[test]
+fn a_job_is_not_charged_with_time_of_one_whose_end_was_too_expensive_to_look_at() {
+    let mut three = Three::scraped();
+    three.ends(2, 1_100_000);
+    three.is_found_gone(2, None);
+    three.ends(3, 1_120_000);
+    let others = three.others(3);
+    three.is_found_gone(3, Some(&others));
+    assert_eq!(three.exported(), [Some(0.3), Some(0.05), Some(0.013), Some(0.12)]);
+}
+
+#[test]
+fn nothing_is_unattributed_because_a_job_ends_while_a_scrape_is_made() {
+    let mut three = Three::scraped();
+    // The scrape has read the first before a job ends and the others are too many to be read.
+    let scopes = std::slice::from_ref(&three.scope);
+    let source = three.bench.run();
+    source.before_walk(scopes, &mut Buffer::default());
+    three.machine.write("cgroup/s/cpu.stat", stat(1_400_000));
+    source.before_end(scopes, &mut Buffer::default());
+    let jobs = three.jobs.clone();
+    let snapshot =
+        NodeSnapshot { scopes: vec![three.scope.clone()], ..snapshot_of(three.machine.roots(), jobs) };
+    let text = three.bench.collect(&snapshot).1;
+    assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.0));
+    three.machine.write("cgroup/s/job_1/cpu.stat", stat(700_000));
+    assert_eq!(three.exported(), [Some(0.7), Some(0.05), Some(0.013), Some(0.0)]);
+}
+
+#[test]
+fn the_first_job_that_ends_after_a_restart_is_not_charged_with_what_was_used_meanwhile() {
+    let mut three = Three::scraped();
+    let snapshot = NodeSnapshot {
+        scopes: vec![three.scope.clone()],
+        ..snapshot_of(three.machine.roots(), three.jobs.clone())
+    };
+    let runs: Vec<JobRunId> = three.jobs.iter().map(|job| job.run).collect();
+    let after = Bench::new(&ENTRY, &snapshot);
+    crate::collector::testing::restore(&*three.bench.durable(), &*after.durable(), &runs);
+    three.bench = after;
+    three.ends(2, 1_100_000);
+    let others = three.others(2);
+    three.is_found_gone(2, Some(&others));
+    assert_eq!(three.exported(), [Some(0.3), Some(0.05), Some(0.013), Some(0.1)]);
 }
