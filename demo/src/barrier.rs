@@ -18,7 +18,7 @@ use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, NodeSnapshot, 
 
 /// How old the files may be when a collector starts. Collectors relate time and energy to the moment of the reading, so files
 /// that are a second old would misplace a second's energy.
-const FRESH: Duration = Duration::from_millis(20);
+const FRESH: Duration = Duration::from_millis(50);
 /// Longer than any write. After that the collector reads the files as they are.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -27,16 +27,20 @@ const WRITE_TIMEOUT: Duration = Duration::from_millis(500);
 pub(super) enum Wake {
     /// A collector is about to read.
     Publish,
+    /// The same of GPUs, which are not read from files.
+    PublishGpus,
     /// The simulation ends.
     Stop,
 }
 
-/// The latest write of the files.
+/// The latest writes.
 #[derive(Debug)]
 struct Published {
-    at: Instant,
-    /// Writes so far.
-    count: u64,
+    files: Instant,
+    gpus: Instant,
+    /// Writes of the files so far, and of the GPUs with or without them.
+    files_written: u64,
+    gpus_written: u64,
 }
 
 #[derive(Debug)]
@@ -54,7 +58,8 @@ pub(crate) struct Barrier(Arc<Inner>);
 impl Barrier {
     /// `wake` wakes the simulator.
     pub(super) fn new(wake: Sender<Wake>) -> Self {
-        let published = Mutex::new(Published { at: Instant::now(), count: 0 });
+        let now = Instant::now();
+        let published = Mutex::new(Published { files: now, gpus: now, files_written: 0, gpus_written: 0 });
         Self(Arc::new(Inner { files: RwLock::default(), published, written: Condvar::new(), wake }))
     }
 
@@ -64,23 +69,31 @@ impl Barrier {
 
     /// Like [`Self::reading`], after the simulator has written the current state.
     fn reading_fresh(&self) -> RwLockReadGuard<'_, ()> {
-        let mut published = self.0.published.lock();
-        if published.at.elapsed() > FRESH && self.0.wake.send(Wake::Publish).is_ok() {
-            let before = published.count;
-            self.0.written.wait_while_for(&mut published, |now| now.count == before, WRITE_TIMEOUT);
-        }
-        drop(published);
+        self.await_fresh(Wake::Publish, |published| (published.files, published.files_written));
         self.reading()
     }
 
-    /// Runs `write` while no collector reads.
-    pub(super) fn write<T>(&self, write: impl FnOnce() -> T) -> T {
+    fn await_fresh(&self, wake: Wake, of: impl Fn(&Published) -> (Instant, u64)) {
+        let mut published = self.0.published.lock();
+        let (at, before) = of(&published);
+        if at.elapsed() > FRESH && self.0.wake.send(wake).is_ok() {
+            self.0.written.wait_while_for(&mut published, |now| of(now).1 == before, WRITE_TIMEOUT);
+        }
+    }
+
+    /// Runs `write` while no collector reads. It returns whether it wrote the files, too, and not the GPUs alone.
+    pub(super) fn write<T>(&self, write: impl FnOnce() -> (bool, T)) -> T {
         let writing = self.0.files.write();
         let at = Instant::now();
-        let result = write();
+        let (files, result) = write();
         drop(writing);
         let mut published = self.0.published.lock();
-        *published = Published { at, count: published.count + 1 };
+        published.gpus = at;
+        published.gpus_written += 1;
+        if files {
+            published.files = at;
+            published.files_written += 1;
+        }
         drop(published);
         self.0.written.notify_all();
         result
@@ -101,9 +114,10 @@ impl Barrier {
         }
     }
 
-    /// Runs `read` on fresh files while nothing is written.
-    pub(super) fn read<T>(&self, read: impl FnOnce() -> T) -> T {
-        let _reading = self.reading_fresh();
+    /// Runs `read` on fresh GPUs while nothing is written.
+    pub(super) fn read_gpus<T>(&self, read: impl FnOnce() -> T) -> T {
+        self.await_fresh(Wake::PublishGpus, |published| (published.gpus, published.gpus_written));
+        let _reading = self.reading();
         read()
     }
 }
@@ -151,6 +165,11 @@ impl JobObserver for Guarded<Arc<dyn JobObserver>> {
     fn before_walk(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
         let _reading = self.1.reading();
         self.0.before_walk(scopes, buffer);
+    }
+
+    fn before_end(&self, scopes: &[Arc<SlurmCgroup>], buffer: &mut Buffer) {
+        let _reading = self.1.reading();
+        self.0.before_end(scopes, buffer);
     }
 
     fn checkpoint(&self, job: &Job, step: Option<u32>, levels: Levels, buffer: &mut Buffer) {

@@ -185,12 +185,15 @@ impl Simulator {
             let wait = self.world.due().min(tick).saturating_sub(self.now());
             let first = woken.recv_timeout(Duration::from_micros(wait));
             // One write answers all requests so far.
+            let mut files = false;
             for wake in std::iter::once(first).chain(woken.try_iter().map(Ok)) {
                 match wake {
-                    Ok(Wake::Publish) | Err(RecvTimeoutError::Timeout) => {}
+                    Ok(Wake::Publish) | Err(RecvTimeoutError::Timeout) => files = true,
+                    Ok(Wake::PublishGpus) => {}
                     Ok(Wake::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 }
             }
+            let due = self.world.due().min(tick);
             // Time advances only while nobody reads: the next change is due some time after this one becomes visible.
             let barrier = self.barrier.clone();
             let published = barrier.write(|| {
@@ -199,7 +202,9 @@ impl Simulator {
                 let at = self.begun + Duration::from_micros(self.world.now - self.start);
                 self.view.show(at, &self.world.node_gpus);
                 self.cpu_counters.publish(&self.world.cpu_counters);
-                self.tree.publish(&mut self.world)
+                // What is due changes files.
+                files |= self.world.now >= due;
+                (files, if files { self.tree.publish(&mut self.world) } else { Ok(()) })
             });
             let now = self.world.now;
             if now >= tick {

@@ -1,8 +1,9 @@
 //! Writes the simulation to files, so that a reader never sees part of a file or of a directory.
 //!
-//! A changed file is written beside the tree and renamed into it, and so is a new directory with its content. Only
-//! `cgroup.events` is changed in place, as by the kernel, because its watchers keep it open. When a group is removed, its
-//! `cgroup.procs` is removed first; that shows a reader that the group is gone.
+//! A new directory is written beside the tree with its content and renamed into it. So is a changed file that is read at any time:
+//! lists of processes, files of `/proc` and of the prolog. The other files of groups and of the machine are changed in place, which is
+//! cheaper: they are read behind the barrier. `cgroup.events` is changed in place as by the kernel, because its watchers keep it open.
+//! When a group is removed, its `cgroup.procs` is removed first; that shows a reader that the group is gone.
 
 use std::fs::{
     DirBuilder, File, OpenOptions, create_dir_all, remove_dir, remove_dir_all, remove_file, rename,
@@ -114,6 +115,17 @@ impl Tree {
         rename(new, path)
     }
 
+    /// The same in place.
+    fn rewrite(&self, path: &Path, content: &str) -> io::Result<()> {
+        let changing_lists = path.ends_with("cgroup.procs") || path.ends_with("cgroup.threads");
+        if changing_lists || path.ends_with("energy_uj") {
+            return self.replace(path, content);
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).open(path)?;
+        file.write_all_at(content.as_bytes(), 0)?;
+        file.set_len(content.len().try_into().unwrap_or(u64::MAX))
+    }
+
     /// Writes the current state to the files. Call it after a tick.
     pub(super) fn publish(&mut self, world: &mut World) -> io::Result<()> {
         let changes = std::mem::take(&mut world.changes);
@@ -138,7 +150,7 @@ impl Tree {
         let before = std::mem::take(&mut self.machine);
         for (n, (path, content)) in files.iter().enumerate() {
             if before.get(n).is_none_or(|(_, was)| was != content) {
-                self.replace(&self.root.join(path), content)?;
+                self.rewrite(&self.root.join(path), content)?;
             }
         }
         self.machine = files;
@@ -208,7 +220,7 @@ impl Tree {
             return remove_dir(new);
         };
         for (name, content) in files::changing(group, Some(&before)) {
-            self.replace(&path.join(name), &content)?;
+            self.rewrite(&path.join(name), &content)?;
         }
         let now = group.now();
         if now.totals.populated() != before.totals.populated() && !group.name.is_empty() {

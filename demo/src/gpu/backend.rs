@@ -210,7 +210,7 @@ impl Backend for Simulated {
     }
 
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {
-        let (began, units) = self.gate.read(|| {
+        let (began, units) = self.gate.read_gpus(|| {
             let shown = self.view.shown();
             (shown.at, self.read(&shown.node_gpus, wanted))
         });
