@@ -12,7 +12,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh demo-fresh
+.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm after-unit e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh test-release tested-programs demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -39,8 +39,8 @@ check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
 # What compiles much is built while the tests of `unit` wait for their clocks, and rules-live and report-live wait for their own beside them.
-test: BESIDE = build deny fuzz-build rules-live report-live
-test: install-test-packages lint-code unit fuzz dashboards-live test-packages e2e ## everything CI runs; as root, installs Debian packages by name
+test: BESIDE = deny fuzz-build rules-live report-live
+test: install-test-packages lint-code unit after-unit e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
 	tests/tools/fresh.sh test
@@ -75,8 +75,12 @@ unit:
 	$(CARGO) test $(TESTED) --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
 	$(MAKE) -j 3 --output-sync=target unit-rust unit-python unit-helm $(BESIDE)
-	RUST_TEST_THREADS=4 $(ATTEMPTS) rust $(TESTED) --bin jobledger-demo --test simulated_node
+	RUST_TEST_THREADS=6 $(ATTEMPTS) rust $(TESTED) --bin jobledger-demo --test simulated_node
 	$(ATTEMPTS) python tests/helm 'alone_*.py'
+
+# The first of them waits most of its time.
+after-unit: tested-programs
+	$(MAKE) -j 2 --output-sync=target dashboards-live test-packages fuzz
 
 unit-rust: export RUST_TEST_THREADS ?= 6
 unit-rust:
@@ -123,18 +127,25 @@ image: ## the container image for amd64 and arm64, an OCI archive in target/pack
 image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
 	packaging/container/push.sh $(REGISTRY)
 
-# The packages have the program `jobledger` as the tests have it: to build a release of it takes as long as all of this. Its size is
-# limited where a release is made (packaging/binary.sh).
+# Programs as the tests have them, for packages and machines: to build releases of both takes as long as most of the tests. `make
+# test-release` looks at what a release alone has.
+TESTED_EXPORTER = target/tested/jobledger-exporter
 TESTED_CLI = target/tested/jobledger
 
-test-packages: build ## the packages made of the release exporter, the systemd unit and its drop-ins, the exporter's size and memory
+tested-programs:
 	$(CARGO) test $(TESTED) --no-run
-	$(CARGO) test $(TESTED) --test footprint release
-	mkdir -p $(dir $(TESTED_CLI)) && strip -o $(TESTED_CLI) target/debug/jobledger
-	JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) JOBLEDGER_CLI=$(abspath $(TESTED_CLI)) $(ATTEMPTS) python tests/packaging
+	mkdir -p target/tested
+	strip -o $(TESTED_EXPORTER) target/debug/jobledger-exporter
+	strip -o $(TESTED_CLI) target/debug/jobledger
 
-e2e: build ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11), each scenario where it may differ
-	python3 tests/e2e/run.py --exporter $(EXPORTER)
+test-packages: tested-programs ## the packages, the systemd unit and its drop-ins
+	JOBLEDGER_EXPORTER=$(abspath $(TESTED_EXPORTER)) JOBLEDGER_CLI=$(abspath $(TESTED_CLI)) $(ATTEMPTS) python tests/packaging
+
+test-release: build ## size and memory of the release exporter, before a release
+	$(CARGO) test $(TESTED) --test footprint release
+
+e2e: tested-programs ## real SLURM: on this host (v1) and in virtual machines (v1 and v2; 22.05 and 24.11), each scenario where it may differ
+	python3 tests/e2e/run.py --exporter $(TESTED_EXPORTER) --cli $(TESTED_CLI)
 
 e2e-each: build ## each scenario on each of these that can run it: not in CI, it takes an hour
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --each

@@ -23,11 +23,14 @@ JOBS = (
     Job("writer", 1, "writes 64 MB, past the page cache where there is accounting of I/O",
         "f=/var/tmp/jobledger-demo-$SLURM_JOB_ID; trap 'rm -f $f' EXIT; dd if=/dev/zero of=$f bs=1M count=64 oflag=direct status=none",
         ("-c1", "--mem=100")),
-    Job("short", 1, "ten jobs of half a second", _SPIN.format(0.5) + "; true", ("-c1", "--mem=64", "--array=1-10")),
+    Job("short", 1, "jobs of half a second", _SPIN.format(0.5) + "; true", ("-c1", "--mem=64")),
 )
 
 
-def submit(slurm, users):
-    """Submits all jobs; returns their ids (of the array its first)."""
-    requests = [(users[job.user], job.script, (f"--job-name={job.name}", "--account=demo", "--no-requeue", *job.options)) for job in JOBS]
+def submit(slurm, users, short):
+    """Submits all jobs, so many short ones; returns their ids (of these the first)."""
+    def options(job):
+        array = (f"--array=1-{short}",) if job.name == "short" else ()
+        return (f"--job-name={job.name}", "--account=demo", "--no-requeue", *job.options, *array)
+    requests = [(users[job.user], job.script, options(job)) for job in JOBS]
     return slurm.submit_all(requests)

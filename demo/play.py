@@ -36,16 +36,16 @@ def print_addresses(exporter, servers):
           f"  Alertmanager  http://{servers.alertmanager}/", flush=True)
 
 
-def rounds_of_jobs(bed, servers, cli, rounds=0):
-    """Runs rounds of jobs and reports what each job used; returns whether the sums were right after each round."""
+def rounds_of_jobs(bed, servers, cli, rounds=0, short=10):
+    """Runs rounds of jobs, with so many short ones, and reports what each job used; returns whether the sums were right after each round."""
     begun, balanced, mails = time.time(), True, 0
     for number in range(rounds or sys.maxsize):
         this = time.time()
         print(f"\nround {number + 1}:")
         for job in jobs.JOBS:
             print(f"  {job.name:<11} {bed.users[job.user].name:<7} {job.what}")
-        first = jobs.submit(bed.slurm, bed.users)
-        submitted = set(bed.slurm.jobs()) & set(range(min(first), max(first) + 11))
+        first = jobs.submit(bed.slurm, bed.users, short)
+        submitted = set(bed.slurm.jobs()) & set(range(min(first), max(first) + short + 1))
         bed.slurm.wait_over(submitted)
         servers.prometheus.wait_scraped()
         if bed.emulated:

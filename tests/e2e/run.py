@@ -58,7 +58,7 @@ def _options():
     parser.add_argument("--exporter", metavar="PATH", help="the binary under test (default: built by cargo)")
     parser.add_argument("--cli", metavar="PATH", help="the program jobledger under test (default: built by cargo)")
     parser.add_argument("--each", action="store_true", help="run each scenario on each bed that can, not only where it would differ")
-    parser.add_argument("--jobs", type=int, help="how many jobs short_jobs runs (default: 30, 12 on an emulated machine)")
+    parser.add_argument("--jobs", type=int, help="how many jobs short_jobs runs (default: 30, 8 on an emulated machine)")
     parser.add_argument("--prometheus", choices=["2", "3"], default="2", help="which Prometheus scrapes")
     parser.add_argument("--parallel", type=int, default=3, help="machines at a time (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="only list beds and scenarios")

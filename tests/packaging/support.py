@@ -10,7 +10,7 @@ SERVICE = "jobledger-exporter.service"
 UNIT = PACKAGING / "systemd" / SERVICE
 DROP_INS = sorted((PACKAGING / "systemd" / "drop-ins").glob("*.conf"))
 # The packaged binaries: `make test-packages` builds them.
-EXPORTER = Path(os.environ.get("JOBLEDGER_EXPORTER", ROOT / "target/release/jobledger-exporter"))
+EXPORTER = Path(os.environ.get("JOBLEDGER_EXPORTER", ROOT / "target/tested/jobledger-exporter"))
 CLI = Path(os.environ.get("JOBLEDGER_CLI", ROOT / "target/tested/jobledger"))
 
 

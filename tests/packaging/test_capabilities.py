@@ -54,7 +54,7 @@ def held():
 class Capabilities(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make tested-programs"
 
     def test_each_drop_in_grants_only_what_the_program_keeps(self):
         for path in DROP_INS:

@@ -1,6 +1,6 @@
 """The container image of packaging/container: content and SBOM for both architectures, its way to a registry, and the chart's pod in containerd.
 
-As root, with buildah, mmdebstrap and skopeo (tests/tools/install-packages.sh container) and the exporter's release binary (make build).
+As root, with buildah, mmdebstrap and skopeo (tests/tools/install-packages.sh container) and the exporter (make tested-programs).
 containerd, runc, a registry and qemu's arm64 are Debian's: unpacked, not installed. The exporter for arm64 is JOBLEDGER_EXPORTER_ARM64;
 without one it is a small program of Debian's, which needs the same C library.
 """
@@ -94,7 +94,7 @@ class Archive:
 class Image(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make tested-programs"
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.scratch = Path(scratch.name)
@@ -227,7 +227,7 @@ class Pod(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make tested-programs"
         stack = contextlib.ExitStack()
         cls.addClassCleanup(stack.close)
         cls.scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))

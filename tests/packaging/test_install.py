@@ -1,6 +1,6 @@
 """The commands of the pages work as written, and --check runs as the service's user and not as root.
 
-As root, with the exporter's release binary (make build).
+As root, with the exporter (make tested-programs).
 """
 
 import os
@@ -69,7 +69,7 @@ class Pages(unittest.TestCase):
 class Install(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make tested-programs"
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         # Every user may run it there.

@@ -1,6 +1,6 @@
 """The signature over SHA256SUMS: packaging/build.sh makes it with a site's key, and the commands of docs/install.md verify it.
 
-Needs gpg and gpgv (tests/tools/install-packages.sh) and the release binaries (make build).
+Needs gpg and gpgv (tests/tools/install-packages.sh) and the programs (make tested-programs).
 """
 
 import os
@@ -17,7 +17,7 @@ from support import EXPORTER, PACKAGING, ROOT
 class Signing(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        assert EXPORTER.exists(), f"{EXPORTER} is not there: make build"
+        assert EXPORTER.exists(), f"{EXPORTER} is not there: make tested-programs"
         # Short: gpg's agent has a socket there, whose path has 107 bytes at most.
         scratch = tempfile.TemporaryDirectory(prefix="sign-", dir="/tmp")
         cls.addClassCleanup(scratch.cleanup)

@@ -36,7 +36,7 @@ class Unit(unittest.TestCase):
             shutil.copy(drop_in, self.directory / f"{SERVICE}.d")
 
     def test_systemd_accepts_it_with_no_with_two_and_with_all_drop_ins(self):
-        self.assertTrue(EXPORTER.exists(), f"{EXPORTER} is not there: make build")
+        self.assertTrue(EXPORTER.exists(), f"{EXPORTER} is not there: make tested-programs")
         sets = [(), *((each,) for each in DROP_INS), *combinations(DROP_INS, 2), DROP_INS]
         for drop_ins in sets:
             names = {path.stem for path in drop_ins}

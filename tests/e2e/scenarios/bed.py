@@ -11,7 +11,7 @@ _MIB = 1 << 20
 _SECTOR = 512
 
 
-@scenario(beds.ONCE, unable=devices.no_devices)
+@scenario(beds.ONCE, unable=devices.no_devices, by_name=True)
 def devices_are_what_they_say(context):
     """Energy, InfiniBand, RoCE, network, NFS and disk: the kernel's files change by the amounts of the harness."""
     bed = context.bed

@@ -17,6 +17,9 @@ import summary  # noqa: E402
 from .identity import asked_for_long  # noqa: E402
 
 
+_SHORT = 4
+
+
 def _once(bed):
     return None if bed.name == "vm-22.05-v2" else "the demo runs on vm-22.05-v2"
 
@@ -28,18 +31,18 @@ def demo(context):
     with play.prologs(bed), asked_for_long(bed), context.exporter(), stack.start([bed.exporter], context.options.prometheus) as servers:
         before = set(bed.slurm.jobs())
         with contextlib.redirect_stdout(output):
-            balanced = play.rounds_of_jobs(bed, servers, context.options.cli, 1)
+            balanced = play.rounds_of_jobs(bed, servers, context.options.cli, 1, _SHORT)
         expect(balanced and "it balances" in output.getvalue(), output.getvalue())
         rows = summary.rows(servers.prometheus.query, "15m")
         equal("jobs", {row.jobid for row in rows}, set(bed.slurm.jobs()) - before)
         names = {jobid: job["JobName"] for jobid, job in bed.slurm.jobs().items()}
         named = {name: [row for row in rows if names[row.jobid] == name] for name in ("busy", "idle", "memory-hog", "short")}
         equal("how many of each", {name: len(found) for name, found in named.items()},
-              {"busy": 1, "idle": 1, "memory-hog": 1, "short": 10})
+              {"busy": 1, "idle": 1, "memory-hog": 1, "short": _SHORT})
         # What ends soon may be gone before a busy slurmctld answers its prolog.
         known = [row for row in rows if row.name or names[row.jobid] not in ("short", "memory-hog")]
         equal("names", {row.jobid: row.name for row in known}, {row.jobid: names[row.jobid] for row in known})
-        expect(sum(row.name == "short" for row in rows) >= 5, f"names of short jobs: {[row.name for row in rows]}")
+        expect(any(row.name == "short" for row in rows), f"names of short jobs: {[row.name for row in rows]}")
         (busy,), (idle,), (hog,) = (named[name] for name in ("busy", "idle", "memory-hog"))
         expect(f"$ jobledger report {busy.jobid} " in output.getvalue() and f"\nJob {busy.jobid}  {busy.name}" in output.getvalue(),
                output.getvalue())

@@ -40,7 +40,7 @@ def check_allocated(server, cpus):
 def short_jobs(context):
     """Every job is in Prometheus with its owner, and the CPU times add up to the kernel's."""
     bed, slurm = context.bed, context.slurm
-    owners = [bed.users[index % 2] for index in range(context.options.jobs or (12 if bed.emulated else 30))]
+    owners = [bed.users[index % 2] for index in range(context.options.jobs or (8 if bed.emulated else 30))]
     requests = [(owner, body, ("--mem=100", "-n1")) for owner, body in zip(owners, _bodies(len(owners)), strict=True)]
     counted = no_cpu_accounting(bed) is None
     ledger = f"sum({_last('jobledger_job_cpu_seconds_total')} or vector(0)) + " \

@@ -19,7 +19,7 @@ class Bed:
     """One machine with SLURM.
 
     A subclass says what is there (users, nodes, partitions, cpus, cgroup_root, inside: a directory for the harness's
-    files, log_files, has_gpus, has_memory_limits, has_cpu_accounting, has_devices) and how daemons are run on it
+    files, slurm_directory: that of prolog.d and epilog.d, log_files, has_gpus, has_memory_limits, has_cpu_accounting, has_devices) and how daemons are run on it
     (start_slurmd, stop_slurmd, remove_slurm_cgroup, start_exporter, stop_exporter, exporter_log).
     """
 

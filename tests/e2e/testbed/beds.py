@@ -18,8 +18,8 @@ ALL = STANDARD | MOVING
 ALONE = {"host-v1"}
 
 # Where a scenario runs if neither it nor a bed is named (run.py --each runs it on every bed that can).
-# What depends on SLURM's version, on its plugin for cgroups, or on its prologs.
-EACH_SLURM = tuple(STANDARD)
+# What depends on SLURM's version, on its plugin for cgroups, or on its prologs: the oldest with v1, the newest with v2.
+EACH_SLURM = ("host-v1", "vm-24.11-v2")
 # What depends on the version of cgroups alone. host-v1 is the fast one of v1.
 EACH_CGROUP = ("vm-22.05-v2", "host-v1")
 # The same with v1's controllers of CPU time and memory, which host-v1 lacks.

@@ -1,7 +1,7 @@
 """SLURM on this machine itself, in its cgroup v1 hierarchies.
 
 All daemons live in a process namespace of their own, below an agent like the one of the virtual machines: when
-that ends, however it ends, so do slurmd, every slurmstepd and every job.
+that ends, however it ends, so do slurmd, every slurmstepd and every job. They have a /run of their own, where SLURM's prolog writes.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class HostBed(Bed):
     def __init__(self, name, agent, directory, cpus):
         super().__init__(name, "v1", agent, directory)
         self.cpus = cpus
-        self.inside = str(directory)
+        self.inside = self.slurm_directory = str(directory)
         self.log_files = tuple(f"{directory}/log/{log}.log" for log in ("slurmctld", "slurmd-jl1", "slurmd-jl2"))
         self._exporter_process = None
 
@@ -59,7 +59,8 @@ class HostBed(Bed):
 
     def start_exporter(self, binary, flags=()):
         (port,) = free_ports(1)
-        self._exporter_process = spawn([str(binary), f"--web.listen-address=127.0.0.1:{port}", *SCRAPED, *flags],
+        self._exporter_process = spawn([str(binary), f"--web.listen-address=127.0.0.1:{port}",
+                                        f"--jobs.metadata-dir={self.directory}/run/jobledger/jobs", *SCRAPED, *flags],
                                        self.directory / "log/exporter.log")
         return f"127.0.0.1:{port}"
 
@@ -99,7 +100,8 @@ def start(name):
         _configure(directory, cpus)
         # bash as the namespace's first process reaps what slurmd leaves behind.
         command = ["unshare", "--pid", "--mount", "--propagation", "private", "--fork", "--kill-child",
-                   "--mount-proc", "bash", "-c", f"python3 -B {_AGENT} {directory}/agent & wait"]
+                   "--mount-proc", "bash", "-c",
+                   f"mount --bind {directory}/run /run && {{ python3 -B {_AGENT} {directory}/agent & wait; }}"]
         environment = os.environ | {"SLURM_CONF": f"{directory}/slurm.conf"}
         # unshare ignores SIGTERM, and its child dies with it.
         with running(command, directory / "log/agent.log", signal.SIGKILL, env=environment):
@@ -119,7 +121,7 @@ def start(name):
 
 
 def _configure(directory, cpus):
-    for name in ("log", "state", "munge", "spool-jl1", "spool-jl2"):
+    for name in ("log", "run", "state", "munge", "spool-jl1", "spool-jl2"):
         (directory / name).mkdir(mode=0o755)
     key = directory / "munge/key"
     key.write_bytes(os.urandom(1024))

@@ -28,6 +28,7 @@ class VirtualBed(Bed):
     cpus = _CPUS
     cgroup_root = "/sys/fs/cgroup"
     inside = "/opt/testbed"
+    slurm_directory = "/etc/slurm"
     has_gpus = True
     has_memory_limits = True
     has_cpu_accounting = True

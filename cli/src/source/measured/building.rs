@@ -69,6 +69,17 @@ fn node_name(instance: &str, slurm_node: &str) -> String {
     harmless(without)
 }
 
+/// The CPUs of a job that ended before a scrape showed how many they were: it held each of them all the time. `None` if that is no
+/// whole number, as of a job whose CPUs changed.
+fn whole_cpus(held: f64, ran: f64) -> Option<f64> {
+    // Times are exported in milliseconds.
+    const LEAST_SECONDS: f64 = 0.1;
+    const ACCURACY: f64 = 0.02;
+    let cpus = held / ran.max(LEAST_SECONDS);
+    let whole = cpus.round();
+    (ran >= LEAST_SECONDS && whole >= 1.0 && (cpus - whole).abs() <= ACCURACY * whole).then_some(whole)
+}
+
 #[derive(Default)]
 struct Building {
     node: Node,
@@ -123,6 +134,11 @@ impl Building {
         self.node.end = self.end.filter(|end| *end >= start && !self.node.running);
         // How long it was seen follows from the CPU time that it held.
         let held = self.node.values.get(&metric::CPU_ALLOCATED_SECONDS);
+        if let (None, Some(held), Some(end)) = (self.node.values.get(&metric::CPUS), held, self.node.end)
+            && let Some(cpus) = whole_cpus(held, end - start)
+        {
+            self.node.values.set(&metric::CPUS, cpus);
+        }
         let cpus = self.node.values.get(&metric::CPUS).filter(|cpus| *cpus > 0.0);
         let seen = held.zip(cpus).map_or(start, |(held, cpus)| start + held / cpus);
         self.node.seen_until = self.node.end.unwrap_or(seen);
@@ -146,6 +162,23 @@ pub(super) mod tests {
 
     fn on(name: &str, instance: &str, value: f64) -> Sample {
         sample(&[("__name__", name), ("instance", instance)], value)
+    }
+
+    #[test]
+    fn a_job_that_ended_between_two_scrapes_has_the_cpus_that_it_held() {
+        let cpus = |held: f64, end: f64| {
+            let mut building = Building::default();
+            for (name, value) in
+                [(START, 100.0), (END, end), ("jobledger_job_allocated_cpu_seconds_total", held)]
+            {
+                building.add(&on(name, "n1:9810", value));
+            }
+            building.finish().unwrap().values.get(&metric::CPUS)
+        };
+        assert_eq!(cpus(8.001, 102.0), Some(4.0));
+        assert_eq!(cpus(7.0, 102.0), None, "its CPUs changed");
+        assert_eq!(cpus(0.2, 100.05), None, "too short to tell");
+        assert_eq!(cpus(0.0, 102.0), None);
     }
 
     #[test]
