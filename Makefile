@@ -127,8 +127,8 @@ image: ## the container image for amd64 and arm64, an OCI archive in target/pack
 image-push: ## that image to a registry: REGISTRY=registry.example.org/hpc
 	packaging/container/push.sh $(REGISTRY)
 
-# Programs as the tests have them, for packages and machines: to build releases of both takes as long as most of the tests. `make
-# test-release` looks at what a release alone has.
+# Programs as the tests have them, for packages and machines: to build releases of both takes as long as most of the tests. What a
+# scrape spends its time in is optimized (Cargo.toml). `make test-release` looks at what a release alone has.
 TESTED_EXPORTER = target/tested/jobledger-exporter
 TESTED_CLI = target/tested/jobledger
 
