@@ -177,7 +177,7 @@ pub(super) mod tests {
         };
         assert_eq!(cpus(8.001, 102.0), Some(4.0));
         assert_eq!(cpus(7.0, 102.0), None, "its CPUs changed");
-        assert_eq!(cpus(0.2, 100.05), None, "too short to tell");
+        assert_eq!(cpus(0.2, 100.05), None, "times are exported in milliseconds");
         assert_eq!(cpus(0.0, 102.0), None);
     }
 

@@ -139,13 +139,16 @@ struct CpuAccounts {
     /// Of job runs that are not retained any more: all that they spent, and the part of it that is unattributed.
     gone_usec: u64,
     unseen_usec: u64,
+    /// What superseded runs spent, by the first run in their directory, until a run after them is read: its reading has it.
+    #[serde(skip)]
+    superseded: HashMap<JobRunId, u64>,
     /// Sum over the scopes before the job directories were listed for the last scrape: whatever is in it was spent by runs
     /// that are known, so that nothing of it is taken for unexplained. An old one only proves less.
     before: Option<u64>,
     /// The same before runs ended last. A scrape has not read all runs since.
     #[serde(skip)]
     before_end: Option<u64>,
-    /// Whether a run ended that the ledger has not heard of: the next one is not charged with its time.
+    /// Whether a run ended since the ledger was read last: the next one is not charged with its time.
     #[serde(skip)]
     unobserved: bool,
     /// SLURM's own processes beside the jobs (`system` of v2): a known part of the residual.
@@ -216,8 +219,9 @@ impl CpuAccounts {
         Some(())
     }
 
-    fn jobs_usec(&self, readings: &Readings<CpuReading>) -> u64 {
-        sum([readings.sum(), self.gone_usec])
+    fn jobs_usec(&mut self, readings: &Readings<CpuReading>) -> u64 {
+        self.superseded.retain(|first, _| !readings.any(|reading| reading.first_run == Some(*first)));
+        sum(self.superseded.values().copied().chain([readings.sum(), self.gone_usec]))
     }
 
     fn observe(&mut self, reading: Reading) {
@@ -344,9 +348,15 @@ impl CgroupSource for Cpu {
     }
 
     fn forget(&self, _run: JobRunId, last: Option<&CpuReading>, disposition: Disposition) {
-        // One that is superseded is exported as before until the next job run in its directory is.
-        let Some(last) = last.filter(|_| disposition != Disposition::Superseded) else { return };
+        let Some(last) = last else { return };
         let mut accounts = self.accounts();
+        // It is exported as before until the next job run in its directory is.
+        if disposition == Disposition::Superseded {
+            if let Some(first) = last.first_run {
+                accounts.superseded.insert(first, last.total());
+            }
+            return;
+        }
         // Its whole CPU time remains in the sum over the jobs. Without this it would be unexplained, and be charged
         // to the next job that ends.
         accounts.gone_usec = sum([accounts.gone_usec, last.total()]);

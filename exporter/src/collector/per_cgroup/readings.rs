@@ -131,6 +131,11 @@ impl<R: Clone + Serialize + DeserializeOwned> Readings<R> {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
     }
 
+    /// Whether a job's reading is such a one. Decodes those of ended jobs.
+    pub fn any(&self, is: impl Fn(&R) -> bool) -> bool {
+        self.jobs.values().filter_map(|(_, last)| last.get()).any(|reading| is(&reading))
+    }
+
     /// Whether running jobs were read and no reading has a certain value: then this machine lacks it.
     pub fn none_has(&self, snapshot: &NodeSnapshot, has: impl Fn(&R) -> bool) -> bool {
         let mut running =

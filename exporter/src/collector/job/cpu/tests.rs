@@ -298,3 +298,18 @@ fn the_first_job_that_ends_after_a_restart_is_not_charged_with_what_was_used_mea
     three.is_found_gone(2, Some(&others));
     assert_eq!(three.exported(), [Some(0.3), Some(0.05), Some(0.013), Some(0.1)]);
 }
+
+#[test]
+fn a_directory_that_is_used_again_is_in_no_other_jobs_time() {
+    let mut three = Three::scraped();
+    let old = three.jobs[0].run;
+    three.bench.run().job_removed(old, Disposition::Superseded);
+    three.jobs[0].run = JobRunId(old.0 + 100);
+    // Nothing of the new run was read when another one ends.
+    three.ends(2, 1_100_000);
+    let third = [Arc::new(three.jobs[2].clone())];
+    three.is_found_gone(2, Some(&third));
+    assert_eq!(three.exported(), [Some(0.3), Some(0.15), Some(0.013), Some(0.0)]);
+    three.machine.write("cgroup/s/job_1/cpu.stat", stat(320_000)).write("cgroup/s/cpu.stat", stat(1_120_000));
+    assert_eq!(three.exported(), [Some(0.32), Some(0.15), Some(0.013), Some(0.0)]);
+}
