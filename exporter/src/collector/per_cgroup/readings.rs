@@ -42,13 +42,15 @@ struct Scrape {
     incomplete: bool,
 }
 
+type Below<R> = BTreeMap<(u32, Option<u32>), (Began, R)>;
+
 /// The last reading of every cgroup of every job run that runs or is retained.
 #[derive(Debug)]
 pub struct Readings<R> {
     /// Ordered: a hash table grows to four times its entries where some come and others go.
     jobs: BTreeMap<JobRunId, (Began, Last<R>)>,
     /// Those of steps and tasks, where they are exported: by ordinal of step, and of task within it.
-    below: BTreeMap<JobRunId, BTreeMap<(u32, Option<u32>), (Began, R)>>,
+    below: BTreeMap<JobRunId, Below<R>>,
     latest: Began,
     scrape: Option<Scrape>,
     /// What [`CgroupSource::amount`](super::CgroupSource::amount) says of the jobs' own readings, and the sum of it.
