@@ -152,7 +152,4 @@ def _configure(bed, content):
     bed.run("systemctl stop slurmctld; rm -f /var/spool/slurmctld/clustername")
     bed.agent.put(_CONFIG, content)
     bed.run("systemctl start slurmctld")
-    # slurmd registers when it starts; else slurmctld looks for it in minutes.
-    bed.stop_slurmd(bed.nodes[0])
-    bed.start_slurmd(bed.nodes[0])
     bed.wait_up(bed.nodes[0])
