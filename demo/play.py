@@ -38,13 +38,13 @@ def print_addresses(exporter, servers):
 
 def rounds_of_jobs(bed, servers, cli, rounds=0, short=10):
     """Runs rounds of jobs, with so many short ones, and reports what each job used; returns whether the sums were right after each round."""
-    begun, balanced, mails = time.time(), True, 0
+    begun, balanced, mails, all_jobs = time.time(), True, 0, jobs.of_a_round(short)
     for number in range(rounds or sys.maxsize):
         this = time.time()
         print(f"\nround {number + 1}:")
-        for job in jobs.JOBS:
+        for job in all_jobs:
             print(f"  {job.name:<11} {bed.users[job.user].name:<7} {job.what}")
-        first = jobs.submit(bed.slurm, bed.users, short)
+        first = jobs.submit(bed.slurm, bed.users, all_jobs)
         submitted = set(bed.slurm.jobs()) & set(range(min(first), max(first) + short + 1))
         bed.slurm.wait_over(submitted)
         servers.prometheus.wait_scraped()

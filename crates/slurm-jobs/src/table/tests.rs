@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::time::Duration;
 
 use test_machine::Machine;
@@ -414,53 +415,59 @@ fn an_end_that_no_snapshot_had_is_shown_before_the_second_run() {
     assert!(ended.shown() > first);
 }
 
-/// Makes and removes a job's directory when another run is about to end, and notes what ends.
-struct ComesAndGoes<'a>(&'a Machine, parking_lot::Mutex<Vec<(Option<JobId>, bool)>>);
+/// Notes what ends, and whether it is alone. When the first run is about to end, another job comes and goes.
+#[derive(Default)]
+struct Ends {
+    comes_and_goes: Option<PathBuf>,
+    noted: parking_lot::Mutex<Vec<(Option<JobId>, bool)>>,
+}
 
-impl JobObserver for ComesAndGoes<'static> {
+impl JobObserver for Ends {
     fn before_end(&self, _: &[Arc<SlurmCgroup>], _: &mut Buffer) {
-        if self.1.lock().is_empty() {
-            self.0.write(&format!("{SCOPE}/job_8/cgroup.procs"), "1\n").remove(&format!("{SCOPE}/job_8"));
+        if let Some(dir) = self.comes_and_goes.as_ref().filter(|_| self.noted.lock().is_empty()) {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::remove_dir(dir).unwrap();
         }
     }
 
     fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, _: &mut Buffer) {
-        self.1.lock().push((gone.job.id, gone.alone));
+        self.noted.lock().push((gone.job.id, gone.alone));
     }
+}
+
+/// What is noted when these jobs end one after the other.
+fn end_of(
+    jobs: &[u32],
+    machine: &Machine,
+    comes_and_goes: Option<PathBuf>,
+    lost: bool,
+) -> Vec<(Option<JobId>, bool)> {
+    let dir = |id: &u32| format!("{SCOPE}/job_{id}");
+    for id in jobs {
+        machine.write(&format!("{}/cgroup.procs", dir(id)), "1\n");
+    }
+    let ends = Arc::new(Ends { comes_and_goes, ..Ends::default() });
+    let mut table = table_of(machine, MOST_RETAINED, vec![ends.clone()]);
+    table.verify();
+    table.missed_events = lost;
+    for id in jobs {
+        machine.remove(&dir(id));
+        table.process_events();
+    }
+    ends.noted.lock().clone()
 }
 
 /// Its time is in the sum that was read before the end of the first, and in no list.
 #[test]
 fn a_run_is_not_alone_if_another_came_and_went_meanwhile() {
-    let machine: &'static Machine = Box::leak(Box::new(idle()));
-    machine.write(&format!("{SCOPE}/job_7/cgroup.procs"), "1\n");
-    let observer = Arc::new(ComesAndGoes(machine, parking_lot::Mutex::default()));
-    let mut table = table_of(machine, MOST_RETAINED, vec![observer.clone()]);
-    table.verify();
-    machine.remove(&format!("{SCOPE}/job_7"));
-    table.process_events();
-    assert_eq!(*observer.1.lock(), [(Some(JobId(7)), false), (Some(JobId(8)), true)]);
+    let machine = idle();
+    let other = machine.path.join(format!("{SCOPE}/job_8"));
+    let noted = end_of(&[7], &machine, Some(other), false);
+    assert_eq!(noted, [(Some(JobId(7)), false), (Some(JobId(8)), true)]);
 }
 
 #[test]
 fn no_run_is_alone_after_events_were_lost() {
-    struct Alone(parking_lot::Mutex<Vec<bool>>);
-    impl JobObserver for Alone {
-        fn cgroup_removed(&self, gone: &RemovedCgroup<'_>, _: &mut Buffer) {
-            self.0.lock().push(gone.alone);
-        }
-    }
-    let machine = idle();
-    for id in [7, 8] {
-        machine.write(&format!("{SCOPE}/job_{id}/cgroup.procs"), "1\n");
-    }
-    let observer = Arc::new(Alone(parking_lot::Mutex::default()));
-    let mut table = table_of(&machine, MOST_RETAINED, vec![observer.clone()]);
-    table.verify();
-    table.missed_events = true;
-    for id in [7, 8] {
-        machine.remove(&format!("{SCOPE}/job_{id}"));
-        table.process_events();
-    }
-    assert_eq!(*observer.0.lock(), [false, true]);
+    let noted = end_of(&[7, 8], &idle(), None, true);
+    assert_eq!(noted, [(Some(JobId(7)), false), (Some(JobId(8)), true)]);
 }

@@ -193,12 +193,15 @@ impl Three {
     fn scraped() -> Self {
         let machine = Machine::new();
         let (jobs, scope) = three_jobs(&machine);
-        let snapshot =
-            NodeSnapshot { scopes: vec![scope.clone()], ..snapshot_of(machine.roots(), jobs.clone()) };
-        let mut bench = Bench::new(&ENTRY, &snapshot);
-        bench.run().before_walk(&snapshot.scopes, &mut Buffer::default());
-        assert_eq!(bench.collect(&snapshot).0, Ok(()));
-        Self { machine, jobs, scope, bench }
+        let bench = Bench::new(&ENTRY, &snapshot_of(machine.roots(), jobs.clone()));
+        let mut three = Self { machine, jobs, scope, bench };
+        three.exported();
+        three
+    }
+
+    fn snapshot(&self) -> NodeSnapshot {
+        let jobs = self.jobs.clone();
+        NodeSnapshot { scopes: vec![self.scope.clone()], ..snapshot_of(self.machine.roots(), jobs) }
     }
 
     /// A job used more than its last reading shows, and its directory is removed.
@@ -225,9 +228,7 @@ impl Three {
 
     /// CPU seconds of the three, and those that no job is charged with.
     fn exported(&mut self) -> [Option<f64>; 4] {
-        let jobs = self.jobs.clone();
-        let snapshot =
-            NodeSnapshot { scopes: vec![self.scope.clone()], ..snapshot_of(self.machine.roots(), jobs) };
+        let snapshot = self.snapshot();
         self.bench.run().before_walk(&snapshot.scopes, &mut Buffer::default());
         let (outcome, text) = self.bench.collect(&snapshot);
         assert_eq!(outcome, Ok(()));
@@ -273,9 +274,7 @@ fn nothing_is_unattributed_because_a_job_ends_while_a_scrape_is_made() {
     source.before_walk(scopes, &mut Buffer::default());
     three.machine.write("cgroup/s/cpu.stat", stat(1_400_000));
     source.before_end(scopes, &mut Buffer::default());
-    let jobs = three.jobs.clone();
-    let snapshot =
-        NodeSnapshot { scopes: vec![three.scope.clone()], ..snapshot_of(three.machine.roots(), jobs) };
+    let snapshot = three.snapshot();
     let text = three.bench.collect(&snapshot).1;
     assert_eq!(value(&text, "jobledger_node_slurm_cpu_unattributed_seconds_total"), Some(0.0));
     three.machine.write("cgroup/s/job_1/cpu.stat", stat(700_000));
@@ -285,12 +284,8 @@ fn nothing_is_unattributed_because_a_job_ends_while_a_scrape_is_made() {
 #[test]
 fn the_first_job_that_ends_after_a_restart_is_not_charged_with_what_was_used_meanwhile() {
     let mut three = Three::scraped();
-    let snapshot = NodeSnapshot {
-        scopes: vec![three.scope.clone()],
-        ..snapshot_of(three.machine.roots(), three.jobs.clone())
-    };
     let runs: Vec<JobRunId> = three.jobs.iter().map(|job| job.run).collect();
-    let after = Bench::new(&ENTRY, &snapshot);
+    let after = Bench::new(&ENTRY, &three.snapshot());
     crate::collector::testing::restore(&*three.bench.durable(), &*after.durable(), &runs);
     three.bench = after;
     three.ends(2, 1_100_000);
