@@ -11,7 +11,7 @@ use readings::Gain;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
-use super::{Account, Charged, IdleEstimate, IdlePower, Traffic, split};
+use super::{Account, Charged, IdleEstimate, IdlePower, Measured, split};
 
 /// Twice the standard error of a fitted idle power may be this part of the mean power.
 const LARGEST_ERROR: f64 = 0.05;
@@ -23,6 +23,10 @@ pub enum Method {
     HeldAndUsed,
     /// The same, with an idle power that follows from the power under load: the CPUs have not been seen idle (yet).
     FittedHeldAndUsed,
+    /// The idle power by the CPUs that a job held, the power beyond it by the energy of cores that the CPU measured of each job.
+    HeldAndCoreEnergy,
+    /// The same, with an idle power that follows from the power under load.
+    FittedHeldAndCoreEnergy,
     /// All of it by the CPUs that a job held: the idle power is not known (yet).
     Held,
     /// By the memory that a job held: who moved how much is not known, or the idle power is not (yet).
@@ -45,6 +49,8 @@ impl Method {
         match self {
             Self::HeldAndUsed => "cpus_held_and_cpu_time",
             Self::FittedHeldAndUsed => "cpus_held_and_cpu_time_fitted",
+            Self::HeldAndCoreEnergy => "cpus_held_and_core_energy",
+            Self::FittedHeldAndCoreEnergy => "cpus_held_and_core_energy_fitted",
             Self::Held => "cpus_held",
             Self::MemoryHeld => "memory_held",
             Self::HeldAndMoved => "cpus_held_and_memory_traffic",
@@ -110,8 +116,10 @@ pub struct Interval {
     pub busy: Option<Busy>,
     /// Memory that was used there, whoever by, bytes times nanoseconds.
     pub byte_ns: u128,
-    /// What the memory there moved; `None` if that is not known for all of the time.
-    pub traffic: Option<Traffic>,
+    /// Bytes that the memory there moved; `None` if that is not known for all of the time.
+    pub traffic: Option<Measured>,
+    /// What the CPU measured of its cores there, microjoules; `None` if that is not known for all of the time.
+    pub core_energy: Option<Measured>,
     /// By job.
     pub uses: BTreeMap<JobRunId, Use>,
 }
@@ -127,11 +135,13 @@ impl Interval {
             _ => None,
         };
         self.byte_ns = self.byte_ns.saturating_add(other.byte_ns);
-        self.traffic = match (self.traffic.take(), &other.traffic) {
+        let sum = |before: Option<Measured>, more: &Option<Measured>| match (before, more) {
             (Some(before), Some(more)) => Some(before.plus(more)),
             (None, Some(more)) if fresh => Some(more.clone()),
             _ => None,
         };
+        self.traffic = sum(self.traffic.take(), &other.traffic);
+        self.core_energy = sum(self.core_energy.take(), &other.core_energy);
         for (run, more) in &other.uses {
             self.uses.entry(*run).or_default().add(*more);
         }
@@ -140,12 +150,18 @@ impl Interval {
     /// Drops the other job runs. What they held and used remains in the sums.
     pub(crate) fn keep(&mut self, known: impl Fn(JobRunId) -> bool) {
         self.uses.retain(|run, _| known(*run));
-        self.traffic.iter_mut().for_each(|traffic| traffic.keep(&known));
+        let measured = self.traffic.iter_mut().chain(&mut self.core_energy);
+        measured.for_each(|measured| measured.keep(&known));
     }
 
     /// The CPUs that job runs held, times nanoseconds.
     pub(crate) fn held(&self) -> Vec<(JobRunId, u128)> {
         self.weights(|used| used.held_cpu_ns)
+    }
+
+    /// The energy of cores by job, of which whole. Where none was spent it divides nothing.
+    fn by_core_energy(&self) -> Option<(Vec<(JobRunId, u128)>, u128)> {
+        self.core_energy.as_ref().filter(|energy| energy.amount > 0).and_then(Measured::by_job)
     }
 
     fn weights(&self, of: impl Fn(&Use) -> u128) -> Vec<(JobRunId, u128)> {
@@ -157,7 +173,7 @@ impl Interval {
 /// By what the energy of a part is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Basis {
-    /// CPUs held and used.
+    /// CPUs held, and CPU time or the measured energy of cores.
     Cpus,
     /// CPUs held and bytes moved, or memory held.
     Memory,
@@ -193,7 +209,7 @@ impl EnergyAccounts {
                 self.idle.learn(pending.length, of_all, busy.cores_ns, energy);
             }
             (Basis::Memory, _, Some(traffic)) => {
-                self.idle.learn_by_work(pending.length, traffic.bytes, energy);
+                self.idle.learn_by_work(pending.length, traffic.amount, energy);
             }
             _ => {}
         }
@@ -209,11 +225,13 @@ impl EnergyAccounts {
             }
             self.account.charge(method, split);
         };
+        let measured = interval.by_core_energy().filter(|_| self.basis == Basis::Cpus);
+        let by_cores = measured.is_some();
         let used = match self.basis {
-            Basis::Cpus => {
+            Basis::Cpus => measured.or_else(|| {
                 interval.busy.map(|busy| (interval.weights(|used| used.used_core_ns), busy.cores_ns))
-            }
-            Basis::Memory => interval.traffic.as_ref().and_then(Traffic::by_job),
+            }),
+            Basis::Memory => interval.traffic.as_ref().and_then(Measured::by_job),
         };
         match (self.basis, self.idle.best().zip(used)) {
             (Basis::Memory, None) => {
@@ -223,6 +241,8 @@ impl EnergyAccounts {
             (Basis::Cpus, None) => charge(Method::Held, energy, interval.held(), interval.cpu_ns),
             (basis, Some(((power, fitted), (used, whole)))) => {
                 let method = match (basis, fitted) {
+                    (Basis::Cpus, false) if by_cores => Method::HeldAndCoreEnergy,
+                    (Basis::Cpus, true) if by_cores => Method::FittedHeldAndCoreEnergy,
                     (Basis::Cpus, false) => Method::HeldAndUsed,
                     (Basis::Cpus, true) => Method::FittedHeldAndUsed,
                     (Basis::Memory, false) => Method::HeldAndMoved,
@@ -275,6 +295,8 @@ impl EnergyAccounts {
     }
 }
 
+#[cfg(test)]
+mod core_truth;
 #[cfg(test)]
 mod memory_truth;
 #[cfg(test)]

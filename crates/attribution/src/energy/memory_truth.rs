@@ -70,7 +70,7 @@ fn charged_over_true(counts: Counts, every: u32, at: fn(u32) -> Vec<Job>) -> (Ve
             length: Duration::from_secs(1),
             cpu_ns: (CPUS * 1e9) as u128,
             byte_ns: ((USED_GIB + 8.0) * 1024.0 * 1024.0 * 1024.0 * 1e9) as u128,
-            traffic: (counts != Counts::Nothing).then_some(Traffic { bytes, jobs }),
+            traffic: (counts != Counts::Nothing).then_some(Measured { amount: bytes, jobs }),
             uses,
             ..Interval::default()
         };

@@ -15,6 +15,7 @@ fn interval(seconds: u64, cpus: u128, busy: u128, uses: &[(JobRunId, Use)]) -> I
         busy: Some(Busy::of_cores(busy * SECOND)),
         byte_ns: 64 * u128::from(seconds) * SECOND,
         traffic: None,
+        core_energy: None,
         uses: uses.iter().copied().collect(),
     }
 }
@@ -112,7 +113,7 @@ fn memory_is_charged_by_what_is_held_of_it() {
 fn moved(gigabytes: u64, jobs: Option<&[(JobRunId, u64)]>) -> Interval {
     let quarter = Use { held_cpu_ns: 10 * SECOND, held_byte_ns: 160 * SECOND, ..Use::default() };
     let jobs = jobs.map(|jobs| jobs.iter().map(|(run, bytes)| (*run, bytes * 1_000_000_000)).collect());
-    let traffic = Some(Traffic { bytes: gigabytes * 1_000_000_000, jobs });
+    let traffic = Some(Measured { amount: gigabytes * 1_000_000_000, jobs });
     Interval { traffic, ..interval(10, 4, 40, &[(A, quarter), (B, quarter)]) }
 }
 
@@ -255,8 +256,8 @@ fn run(
             let moved =
                 stretch.jobs.iter().map(|(job, _, _, bytes)| (JobRunId(u64::from(*job)), bytes * millis));
             let moved: BTreeMap<JobRunId, u64> = moved.collect();
-            let traffic = stretch.moved.map(|system| Traffic {
-                bytes: system * millis + moved.values().sum::<u64>(),
+            let traffic = stretch.moved.map(|system| Measured {
+                amount: system * millis + moved.values().sum::<u64>(),
                 jobs: stretch.of_jobs.then_some(moved),
             });
             let interval = Interval {
@@ -264,6 +265,7 @@ fn run(
                 cpu_ns: u128::from(CPUS) * nanos,
                 busy: Some(Busy::of_cores(busy)),
                 byte_ns: 256 * nanos,
+                core_energy: traffic.clone(),
                 traffic,
                 uses,
             };
@@ -329,8 +331,52 @@ proptest! {
         let idle = idle_watts.map_or(IdlePower::Learned(None), |watts| IdlePower::Set(watts * JOULE));
         let (accounts, _) = run(&history, Basis::Cpus, idle, u64::MAX, true, false);
         for job in 0..6_u8 {
-            let had = history.iter().any(|s| s.jobs.iter().any(|(id, cpus, _, _)| *id == job && *cpus > 0));
+            let had = history.iter().any(|s| s.jobs.iter().any(|(id, cpus, _, spent)| *id == job && (*cpus > 0 || *spent > 0)));
             prop_assert!(had || charged(&accounts, JobRunId(u64::from(job))) == 0);
         }
     }
+}
+
+/// 10 s of four CPUs with so many joules of cores, and of the jobs where that is known.
+fn measured(joules: u64, jobs: Option<&[(JobRunId, u64)]>) -> Interval {
+    let jobs = jobs.map(|jobs| jobs.iter().map(|(run, joules)| (*run, joules * JOULE)).collect());
+    let core_energy = Some(Measured { amount: joules * JOULE, jobs });
+    let uses = [(A, used(1, 10, 10)), (B, used(1, 10, 10))];
+    Interval { core_energy, ..interval(10, 4, 40, &uses) }
+}
+
+#[test]
+fn what_is_beyond_the_idle_power_goes_by_the_energy_of_cores_where_the_cpu_measures_it() {
+    let mut accounts = begun(Basis::Cpus, IdlePower::Set(4 * JOULE));
+    accounts.observe(&measured(80, Some(&[(A, 60), (B, 10)])), grown(140 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (85 * JOULE, 22_500_000));
+    assert_eq!(accounts.account().residual(), 32_500_000, "half of the CPUs', and the system's eighth");
+    assert_eq!(methods(&accounts, A), ["cpus_held_and_core_energy"]);
+}
+
+#[test]
+fn cpu_time_divides_it_while_that_is_not_known_of_each_job_or_nothing_was_spent() {
+    let mut accounts = begun(Basis::Cpus, IdlePower::Set(4 * JOULE));
+    for interval in
+        [measured(80, None), measured(0, Some(&[])), Interval { core_energy: None, ..measured(0, None) }]
+    {
+        accounts.observe(&interval, grown(140 * JOULE));
+    }
+    // Of a time that is known in part nothing is known.
+    accounts.observe(&measured(80, Some(&[(A, 80)])), None);
+    accounts.observe(&measured(80, None), grown(280 * JOULE));
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (175 * JOULE, 175 * JOULE));
+    assert_eq!(methods(&accounts, A), ["cpus_held_and_cpu_time"]);
+}
+
+#[test]
+fn a_job_that_is_forgotten_leaves_its_energy_of_cores_to_no_job() {
+    let mut accounts = begun(Basis::Cpus, IdlePower::Set(0));
+    accounts.observe(&measured(80, Some(&[(A, 40), (B, 40)])), None);
+    accounts.forget(A);
+    accounts.observe(
+        &Interval { core_energy: Some(Measured::of_nobody(0)), ..Interval::default() },
+        grown(80 * JOULE),
+    );
+    assert_eq!((charged(&accounts, A), charged(&accounts, B)), (0, 40 * JOULE));
 }

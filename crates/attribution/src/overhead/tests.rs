@@ -63,6 +63,7 @@ impl Node {
             busy: Some(Busy::of_cores(length.mul_f64(busy).as_nanos())),
             byte_ns: 0,
             traffic: None,
+            core_energy: None,
             uses: uses.collect(),
         };
         let (from, to) = (self.at(self.last), self.at(to));
