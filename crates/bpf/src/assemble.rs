@@ -37,6 +37,10 @@ pub enum Condition {
     Equal = 0x10,
     /// It has another.
     NotEqual = 0x50,
+    /// It is more, both taken as unsigned.
+    Greater = 0x20,
+    /// It is less, both taken as unsigned.
+    Less = 0xa0,
 }
 
 /// Functions of the kernel that programs may call (include/uapi/linux/bpf.h, `enum bpf_func_id`).
@@ -47,6 +51,17 @@ pub enum Helper {
     MapLookup = 1,
     /// `bpf_map_update_elem(map, key, value, flags)`.
     MapUpdate = 2,
+    /// `bpf_get_smp_processor_id()`: the CPU that the program runs on.
+    CurrentCpu = 8,
+    /// `bpf_perf_event_read(map, index)`: an event's count alone, or a negative errno. Linux 4.3; as the one below.
+    CountPerfEvent = 22,
+    /// `bpf_perf_event_read_value(map, index, buffer, size)`: an event's count, enabled and running time, three 64-bit
+    /// numbers; 0, or a negative errno. The event is one of this CPU. Linux 4.15; for programs under a licence that is
+    /// compatible with the GPL.
+    ReadPerfEvent = 55,
+    /// `bpf_get_current_task_btf()`: the running task, whose members may be loaded, and what they point to. Linux 5.11; as the one
+    /// above, for programs under a licence that is compatible with the GPL.
+    CurrentTask = 158,
     /// `bpf_skb_ancestor_cgroup_id(skb, level)`: id of the cgroup at that depth above the packet's socket, or 0.
     /// For programs of cgroups from Linux 5.8.
     PacketAncestorCgroup = 83,
@@ -75,9 +90,14 @@ mod code {
     pub(super) const STORE: u8 = 0x63;
     pub(super) const ATOMIC: u8 = 0xc3;
     pub(super) const JUMP: u8 = 0x05;
+    pub(super) const JUMP_IF_SAME: u8 = 0x1d;
     pub(super) const CALL: u8 = 0x85;
     pub(super) const EXIT: u8 = 0x95;
     pub(super) const ADD_IMMEDIATE: u8 = 0x07;
+    pub(super) const ADD: u8 = 0x0f;
+    pub(super) const SUBTRACT: u8 = 0x1f;
+    pub(super) const AND_IMMEDIATE: u8 = 0x57;
+    pub(super) const SHIFT_RIGHT: u8 = 0x7f;
     pub(super) const MOVE_IMMEDIATE: u8 = 0xb7;
     pub(super) const MOVE: u8 = 0xbf;
 }
@@ -115,6 +135,26 @@ impl Assembler {
     /// `to += value`
     pub fn add(&mut self, to: Register, value: i32) -> &mut Self {
         self.emit(code::ADD_IMMEDIATE, to as u8, 0, 0, value)
+    }
+
+    /// `to += from`
+    pub fn add_register(&mut self, to: Register, from: Register) -> &mut Self {
+        self.emit(code::ADD, to as u8, from as u8, 0, 0)
+    }
+
+    /// `to -= from`
+    pub fn subtract(&mut self, to: Register, from: Register) -> &mut Self {
+        self.emit(code::SUBTRACT, to as u8, from as u8, 0, 0)
+    }
+
+    /// `to &= value`, sign-extended.
+    pub fn and(&mut self, to: Register, value: i32) -> &mut Self {
+        self.emit(code::AND_IMMEDIATE, to as u8, 0, 0, value)
+    }
+
+    /// `to >>= bits`, filled up with zeros.
+    pub fn shift_right_by(&mut self, to: Register, bits: Register) -> &mut Self {
+        self.emit(code::SHIFT_RIGHT, to as u8, bits as u8, 0, 0)
     }
 
     /// `to = *(base + offset)`
@@ -180,6 +220,12 @@ impl Assembler {
         self.emit(code::JUMP | is as u8, register as u8, 0, 0, value)
     }
 
+    /// Goes on at a label if both registers have the same value.
+    pub fn jump_if_same(&mut self, one: Register, other: Register, label: Label) -> &mut Self {
+        self.jumps.push((self.code.len(), label));
+        self.emit(code::JUMP_IF_SAME, one as u8, other as u8, 0, 0)
+    }
+
     /// The program, its jumps resolved.
     pub fn finish(mut self) -> Result<Vec<[u8; 8]>, AssembleError> {
         for (at, label) in self.jumps {
@@ -217,6 +263,10 @@ mod tests {
         assert_eq!(one(|a| a.set(R9, -2)), [0xb7, 0x09, 0, 0, 0xfe, 0xff, 0xff, 0xff]);
         assert_eq!(one(|a| a.copy(R6, R1)), [0xbf, 0x16, 0, 0, 0, 0, 0, 0]);
         assert_eq!(one(|a| a.add(R2, -16)), [0x07, 0x02, 0, 0, 0xf0, 0xff, 0xff, 0xff]);
+        assert_eq!(one(|a| a.add_register(R2, R1)), [0x0f, 0x12, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(one(|a| a.subtract(R1, R2)), [0x1f, 0x21, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(one(|a| a.and(R1, 1)), [0x57, 0x01, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(one(|a| a.shift_right_by(R3, R2)), [0x7f, 0x23, 0, 0, 0, 0, 0, 0]);
         assert_eq!(one(|a| a.load(Width::Word, R7, R6, 40)), [0x61, 0x67, 40, 0, 0, 0, 0, 0]);
         assert_eq!(one(|a| a.load(Width::Double, R0, R10, -8)), [0x79, 0xa0, 0xf8, 0xff, 0, 0, 0, 0]);
         assert_eq!(one(|a| a.store(Width::Double, R10, -16, R0)), [0x7b, 0x0a, 0xf0, 0xff, 0, 0, 0, 0]);
@@ -250,6 +300,14 @@ mod tests {
         let there = asm.label();
         asm.jump_if(R8, Condition::Equal, 1, there).place(there).exit();
         assert_eq!(asm.finish().unwrap()[0], [0x15, 0x08, 0, 0, 1, 0, 0, 0]);
+        let mut asm = Assembler::default();
+        let there = asm.label();
+        asm.jump_if(R7, Condition::Less, 16, there).place(there).exit();
+        assert_eq!(asm.finish().unwrap()[0], [0xa5, 0x07, 0, 0, 16, 0, 0, 0]);
+        let mut asm = Assembler::default();
+        let there = asm.label();
+        asm.jump_if_same(R1, R9, there).place(there).exit();
+        assert_eq!(asm.finish().unwrap()[0], [0x1d, 0x91, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The kernel's bpf(2), as far as this exporter needs it: no compiler, no library in between.
 //!
-//! `syscall` is the only place that calls the kernel; `assemble` makes programs out of instructions; `map`, `program`
-//! and `cgroup` are the objects; `device` looks at the programs of others that guard devices, and never attaches or
+//! `syscall` is the only place that calls the kernel; `assemble` makes programs out of instructions; `btf` knows where the kernel's
+//! structures have their members; `map`, `program` and `cgroup` are the objects; `device` looks at the programs of others that guard devices, and never attaches or
 //! detaches one. Each object is a descriptor: it is gone from the kernel when its value is dropped, or
 //! when the process ends in whatever way, since nothing is pinned and programs are attached by links (Linux 5.7).
 //!
@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests lay out and read their own files"))]
 
 pub mod assemble;
+pub mod btf;
 pub mod cgroup;
 pub mod device;
 pub mod map;
@@ -23,8 +24,9 @@ pub mod program;
 mod syscall;
 
 pub use assemble::{Assembler, Register, Width};
+pub use btf::Btf;
 pub use cgroup::{Attached, Direction, Link};
-pub use map::{HashMap, Kind};
+pub use map::{HashMap, Kind, PerfEvents, Table};
 pub use program::Program;
 use rustix::io::Errno;
 

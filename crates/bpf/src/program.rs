@@ -1,17 +1,43 @@
 //! Programs in the kernel.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use super::{BpfError, object_name, syscall};
+use super::{BpfError, Direction, object_name, syscall};
 
-/// Kinds of programs (include/uapi/linux/bpf.h, `enum bpf_prog_type`).
+/// Kinds of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
 pub enum Kind {
     /// Sees the packets of a cgroup's sockets.
-    CgroupPacket = 8,
+    CgroupPacket(Direction),
+    /// Runs when it is started on a CPU.
+    RawTracepoint,
+    /// Runs at the tracepoint with this number ([`crate::Btf::tracepoint`]). Its context is the arguments of the tracepoint, which
+    /// are followed as the kernel's types have them. Linux 5.5.
+    Tracepoint(u32),
+}
+
+impl Kind {
+    /// The licence under which such a program is loaded. Reading perf events is for those that are compatible with the GPL
+    /// (kernel/trace/bpf_trace.c, `gpl_only`): this project's MIT is, and the kernel has a name for that pair
+    /// (include/linux/license.h). Packets are counted without such helpers.
+    fn licence(self) -> &'static CStr {
+        match self {
+            Self::CgroupPacket(_) => c"",
+            Self::RawTracepoint | Self::Tracepoint(_) => c"Dual MIT/GPL",
+        }
+    }
+
+    /// Its number, and those of how and where it is attached (include/uapi/linux/bpf.h, `enum bpf_prog_type` and `bpf_attach_type`).
+    fn numbers(self) -> [u32; 3] {
+        match self {
+            Self::CgroupPacket(direction) => [8, direction as u32, 0],
+            Self::RawTracepoint => [17, 0, 0],
+            Self::Tracepoint(number) => [26, 23, number],
+        }
+    }
 }
 
 /// A loaded program. It goes when it is dropped and attached nowhere.
@@ -19,10 +45,10 @@ pub enum Kind {
 pub struct Program(OwnedFd);
 
 impl Program {
-    /// Has the kernel verify and load a program. No helper that is used here wants a licence.
-    pub fn load(kind: Kind, attach_type: u32, name: &str, code: &[[u8; 8]]) -> Result<Self, BpfError> {
+    /// Has the kernel verify and load a program.
+    pub fn load(kind: Kind, name: &str, code: &[[u8; 8]]) -> Result<Self, BpfError> {
         let load = |log: &mut [u8]| {
-            syscall::program_load(kind as u32, attach_type, code, c"", object_name(name), log)
+            syscall::program_load(kind.numbers(), code, kind.licence(), object_name(name), log)
         };
         match uninterrupted(|| load(&mut [])) {
             Ok(descriptor) => Ok(Self(descriptor)),
@@ -38,6 +64,20 @@ impl Program {
                 }
             }
         }
+    }
+}
+
+impl Program {
+    /// Runs a program of a raw tracepoint on a CPU, with interrupts off unless it is this one, and gives what it returns. Its
+    /// context is these numbers, 12 at most. `ENXIO` when the CPU is offline. Linux 5.10
+    /// (net/bpf/test_run.c, `bpf_prog_test_run_raw_tp`).
+    pub fn run_on(&self, cpu: u32, context: &mut [u64]) -> Result<u32, Errno> {
+        syscall::program_run(self.0.as_fd(), cpu, context)
+    }
+
+    /// Has a program run at its tracepoint, on every CPU, for as long as the descriptor is open.
+    pub fn at_tracepoint(&self) -> Result<OwnedFd, BpfError> {
+        syscall::tracepoint_open(self.0.as_fd()).map_err(BpfError::new("attaching a program"))
     }
 }
 

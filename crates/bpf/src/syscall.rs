@@ -12,15 +12,16 @@ use rustix::io::Errno;
 pub(super) enum Command {
     MapCreate = 0,
     MapLookup = 1,
-    #[cfg(any(test, feature = "testing"))]
     MapUpdate = 2,
     MapDelete = 3,
     ProgramLoad = 5,
     #[cfg(any(test, feature = "testing"))]
     ProgramAttach = 8,
+    ProgramRun = 10,
     ProgramById = 13,
     ObjectInfo = 15,
     ProgramQuery = 16,
+    TracepointOpen = 17,
     MapLookupAndDelete = 21,
     MapLookupBatch = 24,
     LinkCreate = 28,
@@ -121,20 +122,22 @@ pub(super) fn map_get<T, const V: usize>(
     Ok(value)
 }
 
-/// Sets the value of a key.
-#[cfg(any(test, feature = "testing"))]
-pub(super) fn map_set<const K: usize, const V: usize>(
-    map: BorrowedFd<'_>,
-    key: &Words<K>,
-    value: &Words<V>,
-) -> Result<(), Errno> {
+/// Reads the value of a key into a slice. `K` and the length of `value` are the map's own sizes.
+pub(super) fn map_get_into<K, V>(map: BorrowedFd<'_>, key: &[K], value: &mut [V]) -> Result<(), Errno> {
+    let (key, value) = (address(key), address_mut(value));
+    call(Command::MapLookup, &mut Element { map: number(map), unused: 0, key, value, flags: 0 })?;
+    Ok(())
+}
+
+/// Sets the value of a key. `K` and `V` are the map's own sizes.
+pub(super) fn map_set<K, V>(map: BorrowedFd<'_>, key: &[K], value: &[V]) -> Result<(), Errno> {
     let (key, value) = (address(key), address(value));
     call(Command::MapUpdate, &mut Element { map: number(map), unused: 0, key, value, flags: 0 })?;
     Ok(())
 }
 
 /// Removes a key.
-pub(super) fn map_delete<const K: usize>(map: BorrowedFd<'_>, key: &Words<K>) -> Result<(), Errno> {
+pub(super) fn map_delete<K>(map: BorrowedFd<'_>, key: &[K]) -> Result<(), Errno> {
     let key = address(key);
     call(Command::MapDelete, &mut Element { map: number(map), unused: 0, key, value: 0, flags: 0 })?;
     Ok(())
@@ -203,15 +206,17 @@ struct ProgramLoad {
     name: [u8; 16],
     device: u32,
     attach_type: u32,
+    /// Descriptions of the program's own types and lines: none.
+    unused: [u32; 9],
+    attach_to: u32,
 }
 
-// SAFETY: as the structure of BPF_PROG_LOAD; made below alone, from slices that outlive the call.
+// SAFETY: as the structure of BPF_PROG_LOAD, zero where older kernels know nothing; made below alone, from slices that outlive the call.
 unsafe impl Attribute for ProgramLoad {}
 
-/// Loads a program; `log` takes what the verifier says, when there is room for it.
+/// Loads a program: numbers of its kind, of how it is attached and of the kernel's type that it is attached to; `log` takes what the verifier says, when there is room for it.
 pub(super) fn program_load(
-    kind: u32,
-    attach_type: u32,
+    [kind, attach_type, attach_to]: [u32; 3],
     code: &[[u8; 8]],
     license: &std::ffi::CStr,
     name: [u8; 16],
@@ -230,8 +235,51 @@ pub(super) fn program_load(
         name,
         device: 0,
         attach_type,
+        unused: [0; 9],
+        attach_to,
     };
     call_for_descriptor(Command::ProgramLoad, &mut attribute)
+}
+
+#[repr(C)]
+struct ProgramRun {
+    program: i32,
+    answer: u32,
+    data_sizes: [u32; 2],
+    data: [u64; 2],
+    repeat: u32,
+    duration: u32,
+    context_size: u32,
+    context_size_out: u32,
+    context: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+}
+
+// SAFETY: as the structure of BPF_PROG_TEST_RUN; made below alone, from a slice that outlives the call.
+unsafe impl Attribute for ProgramRun {}
+
+/// Runs a program on a CPU, and gives what it returns.
+pub(super) fn program_run(program: BorrowedFd<'_>, cpu: u32, context: &mut [u64]) -> Result<u32, Errno> {
+    /// `BPF_F_TEST_RUN_ON_CPU`
+    const ON_CPU: u32 = 1;
+    let mut run = ProgramRun {
+        program: number(program),
+        answer: 0,
+        data_sizes: [0; 2],
+        data: [0; 2],
+        repeat: 0,
+        duration: 0,
+        context_size: u32::try_from(size_of_val(context)).map_err(|_| Errno::TOOBIG)?,
+        context_size_out: 0,
+        context: address_mut(context),
+        context_out: 0,
+        flags: ON_CPU,
+        cpu,
+    };
+    call(Command::ProgramRun, &mut run)?;
+    Ok(run.answer)
 }
 
 #[repr(C)]
@@ -254,6 +302,22 @@ pub(super) fn link_create(
     let mut attribute =
         LinkCreate { program: number(program), target: number(target), attach_type, flags: 0 };
     call_for_descriptor(Command::LinkCreate, &mut attribute)
+}
+
+#[repr(C)]
+struct TracepointOpen {
+    name: u64,
+    program: i32,
+    unused: u32,
+}
+
+// SAFETY: as the structure of BPF_RAW_TRACEPOINT_OPEN, without an address.
+unsafe impl Attribute for TracepointOpen {}
+
+/// Has a program run at the tracepoint that it was loaded for, as long as the descriptor is open.
+pub(super) fn tracepoint_open(program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let mut attribute = TracepointOpen { name: 0, program: number(program), unused: 0 };
+    call_for_descriptor(Command::TracepointOpen, &mut attribute)
 }
 
 #[repr(C)]
@@ -400,8 +464,11 @@ mod tests {
         assert_eq!((offset_of!(Element, key), offset_of!(Element, flags), size_of::<Element>()), (8, 24, 32));
         assert_eq!((offset_of!(Batch, count), offset_of!(Batch, map), size_of::<Batch>()), (32, 36, 56));
         assert_eq!((offset_of!(ProgramLoad, log), offset_of!(ProgramLoad, name)), (32, 48));
-        assert_eq!((offset_of!(ProgramLoad, attach_type), size_of::<ProgramLoad>()), (68, 72));
+        assert_eq!((offset_of!(ProgramLoad, attach_to), size_of::<ProgramLoad>()), (108, 112));
+        assert_eq!((offset_of!(ProgramRun, data), offset_of!(ProgramRun, context_size)), (16, 40));
+        assert_eq!((offset_of!(ProgramRun, context), offset_of!(ProgramRun, cpu)), (48, 68));
         assert_eq!(size_of::<LinkCreate>(), 16);
+        assert_eq!((offset_of!(TracepointOpen, program), size_of::<TracepointOpen>()), (8, 16));
         assert_eq!((offset_of!(ProgramQuery, ids), offset_of!(ProgramQuery, count)), (16, 24));
         assert_eq!((offset_of!(ProgramQuery, newer), size_of::<ProgramQuery>()), (32, 64));
         assert_eq!((offset_of!(ProgramInfo, tag), offset_of!(ProgramInfo, length)), (8, 20));

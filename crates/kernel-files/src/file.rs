@@ -172,7 +172,7 @@ impl Dir {
     }
 
     /// Whether this is a directory of procfs or sysfs (statfs(2)).
-    pub(crate) fn is_proc_or_sys(&self) -> bool {
+    pub fn is_proc_or_sys(&self) -> bool {
         const PROC: u64 = 0x9fa0;
         const SYS: u64 = 0x6265_6572;
         matches!(self.file_system(), Some(PROC | SYS))
