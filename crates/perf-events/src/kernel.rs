@@ -1,8 +1,9 @@
 //! The kernel's own: perf_event_open(2).
 //!
 //! Events of a cgroup are of one CPU each (`EINVAL` for all at once) and count whatever runs there in the cgroup or below
-//! it, in user mode and in the kernel: CPU time counts both, too, and a context switch is all kernel. PMUs beside the cores
-//! refuse every exclusion (PERF_PMU_CAP_NO_EXCLUDE), so nothing is excluded.
+//! it, in user mode and in the kernel: CPU time counts both, too, and a context switch is all kernel. What a guest executes is left
+//! out: with it, no virtual machine could have the PMU (mediated vPMU, Linux 7). PMUs beside the cores refuse every exclusion
+//! (PERF_PMU_CAP_NO_EXCLUDE).
 //!
 //! A group is read in one call, which interrupts its CPU once while it counts, however many events it has. A group of one event
 //! is read in the same format: kernel/events/core.c writes it, and no PMU sees it.
@@ -29,7 +30,7 @@ pub struct Kernel;
 struct Opened(Vec<OwnedFd>);
 
 #[expect(unsafe_code, reason = "the library gives its descriptor up as a number only")]
-fn descriptor(counter: Counter) -> OwnedFd {
+pub(crate) fn descriptor(counter: Counter) -> OwnedFd {
     // SAFETY: `into_raw_fd` gives up the descriptor that it returns, and nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(counter.into_raw_fd()) }
 }
@@ -39,38 +40,52 @@ fn builder<'a>(attr: Attr, on: On<'a>, cpu: usize) -> Builder<'a> {
     builder.attrs_mut().type_ = attr.kind;
     match on {
         On::Cgroup(directory) => builder.observe_cgroup(directory),
-        On::Everybody => builder.any_pid(),
+        On::Host | On::Everybody => builder.any_pid(),
     };
-    builder.one_cpu(cpu).exclude_kernel(false).exclude_hv(false);
+    let guest = !matches!(on, On::Everybody);
+    builder.one_cpu(cpu).exclude_kernel(false).exclude_hv(false).exclude_guest(guest);
     // Without the ids that the library's own `read_format` adds.
     let format = ReadFormat::GROUP | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
     builder.attrs_mut().read_format = format.bits();
     builder
 }
 
+/// Opens a group on a CPU, and gives the descriptors of its events, the leader first. They count from now on.
+pub fn open_group(on: On<'_>, cpu: u32, group: &[Attr]) -> Result<Vec<OwnedFd>, OpenError> {
+    let cpu = usize::try_from(cpu).map_err(|_| OpenError::Offline)?;
+    let (leader, members) = group.split_first().ok_or(OpenError::Unfit)?;
+    if group.len() > MOST_EVENTS {
+        return Err(OpenError::Unfit);
+    }
+    // The leader starts last, and all of them with it. ARM's driver takes no counter for one that is off when it looks whether a group
+    // fits, unless it is to start at exec, which nothing of a CPU ever does (drivers/perf/arm_pmu.c, `validate_event`).
+    let mut first = builder(*leader, on, cpu)
+        .enabled(false)
+        .enable_on_exec(true)
+        .build()
+        .map_err(|error| OpenError::of(&error))?;
+    let mut others = Vec::with_capacity(members.len());
+    for member in members {
+        let member = builder(*member, on, cpu).enabled(true).build_with_group(&mut first);
+        others.push(descriptor(member.map_err(|error| OpenError::of(&error))?));
+    }
+    first.enable().map_err(|error| OpenError::of(&error))?;
+    Ok(std::iter::once(descriptor(first)).chain(others).collect())
+}
+
 impl Open for Kernel {
     fn open(&self, on: On<'_>, cpu: u32, group: &[Attr]) -> Result<Box<dyn Counters>, OpenError> {
-        let cpu = usize::try_from(cpu).map_err(|_| OpenError::Offline)?;
-        let (leader, members) = group.split_first().ok_or(OpenError::Unfit)?;
-        if group.len() > MOST_EVENTS {
-            return Err(OpenError::Unfit);
-        }
-        // The leader starts last, and all of them with it.
-        let mut first =
-            builder(*leader, on, cpu).enabled(false).build().map_err(|error| OpenError::of(&error))?;
-        let mut others = Vec::with_capacity(members.len());
-        for member in members {
-            let member = builder(*member, on, cpu).enabled(true).build_with_group(&mut first);
-            others.push(descriptor(member.map_err(|error| OpenError::of(&error))?));
-        }
-        first.enable().map_err(|error| OpenError::of(&error))?;
-        Ok(Box::new(Opened(std::iter::once(descriptor(first)).chain(others).collect())))
+        Ok(Box::new(Opened(open_group(on, cpu, group)?)))
+    }
+
+    fn is_kernel(&self) -> bool {
+        true
     }
 }
 
 /// Takes a leader, and with it its group, off the hardware. With `PERF_IOC_FLAG_GROUP` each member would interrupt its CPU, too.
 #[expect(unsafe_code, reason = "perf events are switched by ioctl only")]
-fn disable(leader: &OwnedFd) -> Result<(), Errno> {
+pub fn disable(leader: &OwnedFd) -> Result<(), Errno> {
     const DISABLE: Opcode = opcode::none(b'$', 1);
     // SAFETY: PERF_EVENT_IOC_DISABLE takes flags as a number, here none, and neither reads nor writes memory.
     let disable = unsafe { NoArg::<DISABLE>::new() };
@@ -115,7 +130,7 @@ mod tests {
     fn the_kernel_counts_a_group_on_a_cpu() {
         // cpu-clock and context-switches.
         let clock = [Attr::new(Attr::SOFTWARE, 0), Attr::new(Attr::SOFTWARE, 3)];
-        let mut counters = match Kernel.open(On::Everybody, 0, &clock) {
+        let mut counters = match Kernel.open(On::Host, 0, &clock) {
             Ok(counters) => counters,
             Err(error) => {
                 jobledger_testkit::skip("perf-events", format!("{error:?}"));

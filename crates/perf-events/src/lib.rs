@@ -9,7 +9,7 @@
 //!
 //! // The kernel's own events: a CPU's clock, and its context switches.
 //! let group = [Attr::new(Attr::SOFTWARE, 0), Attr::new(Attr::SOFTWARE, 3)];
-//! match Kernel.open(On::Everybody, 0, &group) {
+//! match Kernel.open(On::Host, 0, &group) {
 //!     Ok(mut counters) => {
 //!         let mut reading = Reading::default();
 //!         counters.read(&mut reading)?;
@@ -32,7 +32,7 @@ mod parse;
 mod single;
 
 pub use attr::Attr;
-pub use kernel::Kernel;
-pub use open::{Counters, On, Open, OpenError, Reading};
+pub use kernel::{Kernel, disable, open_group};
+pub use open::{Counters, Following, On, Open, OpenError, Reading};
 pub use parse::{parse_group, parse_unified_perf};
 pub use single::{Count, Single, Spec};

@@ -13,7 +13,9 @@ use crate::Attr;
 pub enum On<'a> {
     /// Those of the cgroup with this directory, and below it.
     Cgroup(&'a File),
-    /// Of everybody on the CPU.
+    /// All of this system on the CPU; not what a virtual machine's guest executes there.
+    Host,
+    /// Everybody, as PMUs beside the cores count: they refuse to leave anything out.
     Everybody,
 }
 
@@ -24,7 +26,8 @@ pub enum OpenError {
     Denied,
     /// ENOENT: no PMU counts this event, or the cgroup is gone or of a hierarchy without perf.
     Absent,
-    /// EOPNOTSUPP, ENOSYS: the kernel or the PMU does not do that.
+    /// EOPNOTSUPP, ENOSYS: the kernel or the PMU does not do that, or a virtual machine has the PMU for itself (mediated vPMU,
+    /// kernel/events/core.c, `mediated_pmu_account_event`).
     Unsupported,
     /// EINVAL: the group can never be counted at once, or the event's encoding is wrong.
     Unfit,
@@ -57,7 +60,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Denied => f.write_str("the kernel refuses it (EACCES)"),
-            Self::Absent | Self::Unsupported => f.write_str("no PMU of this machine counts it (ENOENT)"),
+            Self::Absent => f.write_str("no PMU of this machine counts it (ENOENT)"),
+            Self::Unsupported => {
+                f.write_str("the PMU does not count it, or a virtual machine has the PMU (EOPNOTSUPP)")
+            }
             Self::Unfit => f.write_str("it does not fit this machine's counters (EINVAL)"),
             Self::Offline => f.write_str("the CPU is offline (ENODEV)"),
             Self::Descriptors => f.write_str("no descriptors are left (EMFILE)"),
@@ -106,6 +112,33 @@ pub trait Counters: Send {
 pub trait Open: Send + Sync {
     /// Opens a group on a CPU; it counts from now on, and from 0. The first event is the leader.
     fn open(&self, on: On<'_>, cpu: u32, group: &[Attr]) -> Result<Box<dyn Counters>, OpenError>;
+
+    /// Whether the events are the running kernel's own, which its programs can read.
+    fn is_kernel(&self) -> bool {
+        false
+    }
+
+    /// Whether it follows cgroups.
+    fn follows(&self) -> bool {
+        false
+    }
+
+    /// Follows a cgroup: from now on it is counted on each CPU where it runs, without anything being opened for it.
+    fn follow(&self, _cgroup: &File) -> Result<Box<dyn Following>, OpenError> {
+        Err(OpenError::Unsupported)
+    }
+}
+
+/// A cgroup that is followed until this is dropped.
+pub trait Following: fmt::Debug + Send {
+    /// The CPUs on which it ran.
+    fn cpus(&self) -> Vec<u32>;
+
+    /// Opens a group on one of them. It has counted since the cgroup is followed.
+    fn open(&self, cpu: u32, group: &[Attr]) -> Result<Box<dyn Counters>, OpenError>;
+
+    /// Whether all of it is counted. If not, there was no room for one of its CPUs.
+    fn is_whole(&self) -> bool;
 }
 
 #[cfg(test)]

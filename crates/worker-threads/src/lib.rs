@@ -18,13 +18,19 @@
 //! worker.notify();
 //! assert_eq!(rounds.recv(), Ok("a round"));
 //! ```
+//!
+//! [`spread`] is for work that several threads do at once and then are done with.
 #![forbid(unsafe_code)]
+
+mod spread;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+
+pub use spread::{spread, threads_for};
 
 #[derive(Debug, Default)]
 struct State {
