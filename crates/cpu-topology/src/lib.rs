@@ -18,5 +18,5 @@ mod topology;
 pub use set::CpuSet;
 pub use topology::{
     NodeMemory, Part, Topology, count_cores, count_packages, node_memory, numa_nodes, online,
-    parse_node_memory,
+    parse_node_memory, possible,
 };

@@ -18,10 +18,16 @@ pub struct CpuInfo {
     pub model: Option<u32>,
     /// x86: `stepping`; the kernel writes `unknown` where the CPU has none.
     pub stepping: Option<u32>,
+    /// x86: `microcode`, the revision.
+    pub microcode: Option<String>,
     /// ARM: `CPU implementer`.
     pub implementer: Option<u32>,
     /// ARM: `CPU part`.
     pub part: Option<u32>,
+    /// ARM: `CPU variant`, the n of rnpm.
+    pub variant: Option<u32>,
+    /// ARM: `CPU revision`, the m of rnpm.
+    pub revision: Option<u32>,
     /// POWER: `cpu`, up to a comma.
     pub cpu: Option<String>,
 }
@@ -39,8 +45,11 @@ pub fn parse_cpuinfo(bytes: &[u8]) -> CpuInfo {
             b"cpu family" => info.family = number(),
             b"model" => info.model = number(),
             b"stepping" => info.stepping = number(),
+            b"microcode" => info.microcode = text(),
             b"CPU implementer" => info.implementer = hexadecimal(value),
             b"CPU part" => info.part = hexadecimal(value),
+            b"CPU variant" => info.variant = hexadecimal(value),
+            b"CPU revision" => info.revision = number(),
             b"cpu" => info.cpu = text().and_then(|text| Some(text.split(',').next()?.trim_end().to_owned())),
             _ => {}
         }
@@ -107,6 +116,20 @@ struct Arm {
     name: String,
     implementer: u32,
     parts: Vec<u32>,
+    /// The first of these cores, as the variant in bits 4 to 7 and the revision below; any when there is no such key.
+    since: Option<u32>,
+    /// The first that is not one of them.
+    before: Option<u32>,
+}
+
+impl Arm {
+    fn fits(&self, implementer: u32, part: u32, cpu: &CpuInfo) -> bool {
+        let known = cpu.variant.zip(cpu.revision).map(|(variant, revision)| variant << 4 | revision);
+        self.implementer == implementer
+            && self.parts.contains(&part)
+            && self.since.is_none_or(|since| known.is_some_and(|known| known >= since))
+            && self.before.is_none_or(|before| known.is_some_and(|known| known < before))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -150,7 +173,7 @@ impl Microarchitectures {
             return self.power.iter().find(|row| row.cpu == *cpu).map(|row| row.name.as_str());
         }
         let (implementer, part) = (cpu.implementer?, cpu.part?);
-        let row = self.arm.iter().find(|row| row.implementer == implementer && row.parts.contains(&part));
+        let row = self.arm.iter().find(|row| row.fits(implementer, part, cpu));
         row.map(|row| row.name.as_str())
     }
 
@@ -184,6 +207,17 @@ mod tests {
             family: Some(family),
             model: Some(model),
             stepping: Some(stepping),
+            ..Default::default()
+        }
+    }
+
+    /// A core of ARM's own.
+    fn arm(part: u32, variant: u32, revision: u32) -> CpuInfo {
+        CpuInfo {
+            implementer: Some(0x41),
+            part: Some(part),
+            variant: Some(variant),
+            revision: Some(revision),
             ..Default::default()
         }
     }
@@ -222,18 +256,23 @@ mod tests {
                 }
             }
         }
-        let mut parts: Vec<_> =
-            table.arm.iter().flat_map(|row| row.parts.iter().map(|p| (row.implementer, *p))).collect();
+        for (implementer, part) in
+            table.arm.iter().flat_map(|row| row.parts.iter().map(|p| (row.implementer, *p)))
+        {
+            for (variant, revision) in (0..=0xf).flat_map(|v| (0..=0xf).map(move |r| (v, r))) {
+                let fits =
+                    table.arm.iter().filter(|row| row.fits(implementer, part, &arm(part, variant, revision)));
+                assert_eq!(fits.count(), 1, "{implementer:#x} {part:#x} r{variant}p{revision}");
+            }
+        }
         let mut names: Vec<_> = table.names().collect();
         let mut ids: Vec<_> = table.implementers.iter().map(|row| row.id).collect();
-        let (parts_before, names_before, ids_before) = (parts.len(), names.len(), ids.len());
-        parts.sort_unstable();
-        parts.dedup();
+        let (names_before, ids_before) = (names.len(), ids.len());
         names.sort_unstable();
         names.dedup();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!((parts.len(), names.len(), ids.len()), (parts_before, names_before, ids_before));
+        assert_eq!((names.len(), ids.len()), (names_before, ids_before));
     }
 
     #[test]
@@ -255,6 +294,10 @@ mod tests {
             (x86("AuthenticAMD", 0x19, 0x90, 0), "Zen 4 MI300"), // MI300A: other memory than Zen 4's
             (x86("AuthenticAMD", 0x19, 0x9f, 0), "Zen 4 MI300"),
             (x86("AuthenticAMD", 0x19, 0xa0, 0), "Zen 4"), // Bergamo
+            (arm(0xd49, 0, 2), "Neoverse N2"),
+            (arm(0xd49, 0, 3), "Neoverse N2 r0p3"),
+            (arm(0xd49, 1, 0), "Neoverse N2 r0p3"),
+            (arm(0xd4f, 0, 0), "Neoverse V2"),
             (x86("AuthenticAMD", 0x1a, 0x11, 0), "Zen 5"),
         ] {
             assert_eq!(table.name(&cpu), Some(name), "{cpu:?}");
@@ -273,6 +316,7 @@ mod tests {
             x86("HygonGenuine", 0x18, 0, 2),
             CpuInfo { stepping: None, ..x86("GenuineIntel", 6, 0x55, 0) },
             CpuInfo { implementer: Some(0x41), part: Some(0xfff), ..Default::default() },
+            CpuInfo { variant: None, ..arm(0xd49, 0, 0) },
             CpuInfo::default(),
         ] {
             assert_eq!(table.name(&cpu), None, "{cpu:?}");
@@ -288,7 +332,11 @@ mod tests {
         );
         assert_eq!(
             cpu,
-            CpuInfo { model_name: Some("AMD EPYC".to_owned()), ..x86("AuthenticAMD", 25, 17, 1) }
+            CpuInfo {
+                model_name: Some("AMD EPYC".to_owned()),
+                microcode: Some("0x1000065".to_owned()),
+                ..x86("AuthenticAMD", 25, 17, 1)
+            }
         );
         let odd = parse_cpuinfo(b"vendor_id\t: \ncpu family\t: x\nmodel\t: -1\nstepping\t: unknown\n");
         assert_eq!(odd, CpuInfo::default(), "absent is none, not zero");
@@ -312,7 +360,7 @@ mod tests {
             b"processor\t: 71\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd evtstrm aes\nCPU implementer\t: 0x41\n\
               CPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\nCPU revision\t: 0\n\n",
         );
-        assert_eq!((cpu.implementer, cpu.part, &cpu.vendor), (Some(0x41), Some(0xd4f), &None));
+        assert_eq!(cpu, arm(0xd4f, 0, 0));
         let table = table();
         assert_eq!((table.name(&cpu), table.vendor(&cpu)), (Some("Neoverse V2"), Some("ARM")));
         assert_eq!(parse_midr(b"0x00000000410fd4f0\n"), Some((0x41, 0xd4f)));

@@ -40,6 +40,12 @@ pub fn online(files: &mut NodeFiles) -> Result<Option<CpuSet>, SourceError> {
     set(files, ONLINE, ONLINE)
 }
 
+/// The CPUs that there may ever be: those online, and those that can be plugged in.
+pub fn possible(files: &mut NodeFiles) -> Result<Option<CpuSet>, SourceError> {
+    const POSSIBLE: &str = "sys/devices/system/cpu/possible";
+    set(files, POSSIBLE, POSSIBLE)
+}
+
 /// The NUMA nodes online.
 pub fn numa_nodes(files: &mut NodeFiles) -> Result<Option<CpuSet>, SourceError> {
     const ONLINE: &str = "sys/devices/system/node/online";

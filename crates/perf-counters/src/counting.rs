@@ -1,64 +1,29 @@
 //! The open counters of one job: which CPUs, which groups, and what they gave so far.
 
+mod following;
+mod mode;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::num::NonZero;
 use std::sync::Arc;
+use std::time::Instant;
 
 use cpu_topology::CpuSet;
 use perf_events::{Counters, On, Open, OpenError, Reading};
+use worker_threads::{spread, threads_for};
+
+pub use self::mode::{Mode, NotCounted};
 
 use super::tally::{Interval, Layout, RejectReason, SavedTally, Tally, interval};
 use super::{Group, Plan};
+use crate::imbalance::Work;
 use crate::sharing::CounterOwnership;
 
 /// Descriptors that a thread closes in some 6 ms. Beyond them another one helps, and more than a few would be in each other's way.
 const CLOSED_BY_ONE: usize = 512;
-const MOST_CLOSERS: usize = 16;
 
-/// The processes that the counters of a job count.
-#[derive(Debug)]
-pub enum Mode {
-    /// That of its cgroup: exact.
-    Cgroup(File),
-    /// All processes on its CPUs, which are no other job's.
-    Cpus,
-}
-
-impl Mode {
-    /// The `mode` label.
-    pub fn as_str(&self) -> &'static str {
-        match self {
-            Self::Cgroup(_) => "cgroup",
-            Self::Cpus => "cpus",
-        }
-    }
-}
-
-/// Why a job is not counted, or not all of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NotCounted {
-    /// The kernel refuses.
-    Denied,
-    /// More descriptors than may be used.
-    Descriptors,
-    /// Its cgroup cannot be counted, and it shares its CPUs.
-    Shared,
-    /// The kernel failed otherwise.
-    Failed(OpenError),
-}
-
-impl NotCounted {
-    /// The `reason` label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Descriptors => "descriptors",
-            Self::Shared => "shared_cpus",
-            Self::Failed(_) => "failed",
-        }
-    }
-}
+/// A group that had no counters for so long while its job ran on a CPU has none because somebody else keeps them, nanoseconds: turns
+/// take milliseconds (`perf_event_mux_interval_ms`).
+const STARVING: u64 = 3_000_000_000;
 
 /// What counts, for all jobs.
 pub struct Counting {
@@ -70,6 +35,7 @@ pub struct Counting {
     used: usize,
     /// How often an interval was not believed.
     rejected: [u64; RejectReason::ALL.len()],
+    starving: BTreeSet<(usize, u32)>,
     reading: Reading,
     scaled: Vec<u64>,
 }
@@ -107,6 +73,8 @@ pub struct Counted {
     accounted: BTreeMap<u32, u64>,
     tally: Tally,
     denied: bool,
+    /// When it was read last.
+    looked: Option<Instant>,
 }
 
 impl std::fmt::Debug for Counted {
@@ -134,7 +102,8 @@ impl Counted {
     /// What is not counted, if anything.
     pub fn not_counted(&self) -> Option<NotCounted> {
         let denied = self.denied.then_some(NotCounted::Denied);
-        denied.or_else(|| self.without.values().max().copied())
+        let starved = || self.sets.iter().any(|set| set.waited >= STARVING).then_some(NotCounted::Starved);
+        denied.or_else(|| self.without.values().max().copied()).or_else(starved)
     }
 
     /// The CPUs on which it is counted.
@@ -155,6 +124,7 @@ impl Counting {
             limit,
             used: 0,
             rejected: [0; RejectReason::ALL.len()],
+            starving: BTreeSet::new(),
             reading: Reading::default(),
             scaled: Vec::new(),
         }
@@ -180,6 +150,11 @@ impl Counting {
         RejectReason::ALL.into_iter().zip(self.rejected)
     }
 
+    /// Groups by number that somebody else keeps from counting, and on which CPU: a plan that is made now may suit better.
+    pub fn starving(&self) -> &BTreeSet<(usize, u32)> {
+        &self.starving
+    }
+
     /// What is to be saved of a job's counts.
     pub fn save(&self, counted: &Counted) -> SavedTally {
         counted.tally.save(&self.layout, &self.plan)
@@ -200,6 +175,7 @@ impl Counting {
             accounted: BTreeMap::new(),
             tally: before.map_or_else(|| Tally::new(&self.layout), |saved| self.restored(saved)),
             denied: false,
+            looked: None,
         }
     }
 
@@ -251,6 +227,8 @@ impl Counting {
                 }
             }
             if counted.sets.iter().any(|set| set.cpu == cpu) {
+                counted.looked.get_or_insert_with(Instant::now);
+                counted.tally.imbalance.add(cpu, Work::default());
                 counted.cpus.insert(cpu);
             }
         }
@@ -274,11 +252,12 @@ impl Counting {
         number: usize,
         group: &Group,
     ) -> Result<(), OpenError> {
-        let on = match &counted.mode {
-            Mode::Cgroup(directory) => On::Cgroup(directory),
-            Mode::Cpus => On::Everybody,
-        };
-        let counters = self.open.open(on, cpu, &group.attrs())?;
+        let attrs = group.attrs();
+        let counters = match &counted.mode {
+            Mode::Cgroup(directory) => self.open.open(On::Cgroup(directory), cpu, &attrs),
+            Mode::Followed(following) => following.open(cpu, &attrs),
+            Mode::Cpus => self.open.open(On::Host, cpu, &attrs),
+        }?;
         self.used += group.events.len();
         let last = Reading { counts: vec![0; group.events.len()], ..Reading::default() };
         let opened_at = counted.accounted.get(&cpu).copied().unwrap_or(0);
@@ -342,6 +321,11 @@ impl Counting {
 
     /// Reads what is open, and adds it up. A CPU that went offline is forgotten, to be opened when it is back.
     pub fn read(&mut self, counted: &mut Counted) {
+        self.read_at(counted, Instant::now(), false);
+    }
+
+    /// The same at a time of which the job may be over.
+    fn read_at(&mut self, counted: &mut Counted, now: Instant, at_the_end: bool) {
         let plan = self.plan.clone();
         let mut gone = BTreeSet::new();
         // Of each CPU the most important group that had its turn, how far it came, and whether it is believed.
@@ -362,11 +346,15 @@ impl Counting {
             match interval {
                 Interval::Waiting => {
                     set.waited = self.reading.enabled.saturating_sub(set.last.enabled);
+                    if set.waited >= STARVING {
+                        self.starving.insert((set.group, set.cpu));
+                    }
                     continue;
                 }
                 Interval::Counted { enabled, running } => {
                     let times = (enabled, running);
                     counted.tally.add(&self.layout, set.group, times, &self.scaled);
+                    counted.tally.imbalance.add(set.cpu, self.layout.work(set.group, &self.scaled));
                 }
                 Interval::Rejected(reject_reason) => {
                     let known = self
@@ -380,11 +368,14 @@ impl Counting {
                 }
             }
             set.waited = 0;
+            self.starving.remove(&(set.group, set.cpu));
             std::mem::swap(&mut set.last, &mut self.reading);
         }
         for (cpu, (_, to, believed)) in came {
             self.account(counted, cpu, to, believed);
         }
+        let last = counted.looked.replace(now).unwrap_or(now);
+        counted.tally.imbalance.pass(now.saturating_duration_since(last), at_the_end);
         for cpu in gone {
             self.close_where(counted, |set| set.cpu == cpu);
             counted.cpus.remove(&cpu);
@@ -396,6 +387,7 @@ impl Counting {
         let accounted = counted.accounted.entry(cpu).or_default();
         let more = to.saturating_sub(*accounted);
         *accounted = (*accounted).max(to);
+        counted.tally.imbalance.add(cpu, Work { busy: more, ..Work::default() });
         if !believed {
             return;
         }
@@ -407,27 +399,26 @@ impl Counting {
         }
     }
 
-    /// Releases all of these: disables them first, which is quick, then reads them a last time and closes them.
+    /// Releases all of these: disables them first, which is quick, then reads them a last time and closes them. The counts are kept.
     pub fn release<'c>(&mut self, counted: impl Iterator<Item = &'c mut Counted>) {
         let mut counted: Vec<&mut Counted> = counted.collect();
-        for set in counted.iter_mut().flat_map(|counted| &mut counted.sets) {
-            set.counters.stop();
-        }
-        let closers = MOST_CLOSERS.min(1 + self.used / CLOSED_BY_ONE);
+        let running: Vec<&mut Set> = counted.iter_mut().flat_map(|counted| &mut counted.sets).collect();
+        let descriptors: usize = running.iter().map(|set| events(&self.plan, set.group)).sum();
+        let threads = threads_for(1 + descriptors / CLOSED_BY_ONE);
+        spread("perf", running, threads, |set| set.counters.stop());
         let mut open = Vec::new();
         for counted in counted {
-            self.read(counted);
+            self.read_at(counted, Instant::now(), true);
             open.extend(self.take_where(counted, |_| true));
             counted.cpus.clear();
+            counted.looked = None;
         }
-        close(open, closers.min(std::thread::available_parallelism().map_or(1, NonZero::get)));
+        spread("perf", open, threads, drop);
     }
 
-    /// Reads a last time and closes. The counts are kept.
+    /// The same for one. Who wants the counters while a large job ends waits for this.
     pub fn close(&mut self, counted: &mut Counted) {
-        self.read(counted);
-        self.close_where(counted, |_| true);
-        counted.cpus.clear();
+        self.release(std::iter::once(counted));
     }
 
     fn close_where(&mut self, counted: &mut Counted, which: impl Fn(&Set) -> bool) {
@@ -446,20 +437,6 @@ impl Counting {
         counted.accounted.retain(|cpu, _| open.contains(cpu));
         taken
     }
-}
-
-/// Closes all of these on so many threads: the kernel asks the CPU of each event, one after the other of a thread.
-fn close(mut open: Vec<Set>, threads: usize) {
-    let each = open.len().div_ceil(threads.max(1));
-    std::thread::scope(|scope| {
-        while each > 0 && open.len() > each {
-            let part = open.split_off(open.len() - each);
-            let thread = std::thread::Builder::new().name("perf".to_owned()).stack_size(64 << 10);
-            // Without a thread they are closed here, where they are dropped.
-            let _ = thread.spawn_scoped(scope, || drop(part));
-        }
-        drop(open);
-    });
 }
 
 fn has(group: &Group, cpu: u32) -> bool {

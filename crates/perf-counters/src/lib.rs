@@ -16,6 +16,7 @@
 
 pub mod catalogue;
 pub mod counting;
+pub mod imbalance;
 pub mod plan;
 pub mod planner;
 pub mod pmu;
@@ -26,7 +27,8 @@ pub mod sharing;
 pub mod tally;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod top_down;
 pub mod uncore;
 
 pub use plan::{Absent, Event, Group, Plan, PlausibilityLimits};
-pub use quantity::{CacheLevel, Flow, Precision, Quantity, Width};
+pub use quantity::{CacheLevel, Flow, Precision, Quantity, SlotCategory, SlotPart, Width};

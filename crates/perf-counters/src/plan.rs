@@ -16,6 +16,8 @@ pub struct Event {
     pub quantity: Quantity,
     /// How the kernel is asked for it.
     pub attr: Attr,
+    /// Whether its counts are taken off those of the events of its quantity in this group.
+    pub minus: bool,
 }
 
 /// Events that are counted in the same moments, so that one may be divided by another.

@@ -3,11 +3,16 @@
 
 use cpu_topology::CpuSet;
 use kernel_files::parse::{ParseError, integer, parse_integer};
-use kernel_files::{NodeFiles, ReadError};
+use kernel_files::{NodeFiles, ReadError, Roots};
 use perf_events::Attr;
+use rustix::fs::{Mode, OFlags};
 
 /// Where the PMUs are.
 pub const DEVICES: &str = "sys/bus/event_source/devices";
+
+/// A PMU's file with the length of a turn, which root may write (Documentation/ABI/testing/sysfs-bus-event_source-devices,
+/// kernel/events/core.c `perf_event_mux_interval_ms_store`).
+pub const TURN: &str = "perf_event_mux_interval_ms";
 
 /// Where a field of an event's description goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +113,8 @@ pub struct Pmu {
     pub cpumask: Option<CpuSet>,
     /// `cpus`: the CPUs that it is of, where there are several kinds of them.
     pub cpus: Option<CpuSet>,
+    /// [`TURN`]: how long a turn of groups is that do not fit its counters at once, milliseconds.
+    pub turn_ms: Option<u64>,
     fields: Vec<(String, Field)>,
 }
 
@@ -130,6 +137,7 @@ impl Pmu {
         let kind = kind.ok_or(ReadError::Gone)?;
         let mut list = |file| files.read(&at(file)).ok().and_then(|bytes| CpuSet::parse(bytes).ok());
         let (cpumask, cpus) = (list("cpumask"), list("cpus"));
+        let turn_ms = files.read(&at(TURN)).ok().and_then(|bytes| parse_integer(bytes).ok());
         let mut names = Vec::new();
         match files.open(&at("format")) {
             Ok(dir) => {
@@ -147,7 +155,7 @@ impl Pmu {
                 fields.push((field, parsed));
             }
         }
-        Ok(Self { name: name.to_owned(), kind, cpumask, cpus, fields })
+        Ok(Self { name: name.to_owned(), kind, cpumask, cpus, turn_ms, fields })
     }
 
     /// A PMU that is not this machine's, with fields as files of `format/` describe them; those that are none are left out.
@@ -155,7 +163,15 @@ impl Pmu {
         let parsed =
             |(field, bits): &(&str, &str)| Some(((*field).to_owned(), parse_field(bits.as_bytes()).ok()?));
         let fields = fields.iter().filter_map(parsed).collect();
-        Self { name: name.to_owned(), kind, cpumask: None, cpus: None, fields }
+        Self { name: name.to_owned(), kind, cpumask: None, cpus: None, turn_ms: None, fields }
+    }
+
+    /// Sets the length of its turns, milliseconds. The kernel refuses 0, and whoever is not root.
+    pub fn set_turn(&self, roots: &Roots, ms: u64) -> Result<(), ReadError> {
+        let path = roots.sys(&format!("bus/event_source/devices/{}/{TURN}", self.name));
+        let file = rustix::fs::open(&path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+        let file = file.map_err(ReadError::from_errno)?;
+        rustix::io::write(&file, format!("{ms}\n").as_bytes()).map(drop).map_err(ReadError::from_errno)
     }
 
     /// A field of its events.
@@ -264,6 +280,10 @@ mod tests {
         assert_eq!(pmu.alias(&mut files, "of_later"), None);
         assert_eq!(pmu.alias(&mut files, "none"), None);
         assert_eq!(pmu.encode([("umask", 0x100)]), None);
+        assert_eq!(pmu.turn_ms, None);
+        machine.write(&format!("{device}/{TURN}"), "4\n");
+        pmu.set_turn(&machine.roots(), 100).unwrap();
+        assert_eq!(Pmu::read(&mut files, "uncore_imc_3").unwrap().turn_ms, Some(100));
         assert_eq!(Pmu::names(&mut files).unwrap(), ["uncore_imc_3"]);
         assert_eq!(Pmu::read(&mut files, "cpu").err(), Some(ReadError::Gone));
     }

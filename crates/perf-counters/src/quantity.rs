@@ -98,6 +98,88 @@ impl Flow {
     }
 }
 
+/// What became of a slot: a place for one operation in a cycle. Each slot is of one category.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SlotCategory {
+    /// Its operation retired.
+    Retiring,
+    /// Its operation was given up, or it was lost while the pipeline recovered from one that was.
+    BadSpeculation,
+    /// Empty: no operation came from the front end.
+    Frontend,
+    /// Empty: the back end could not take one. All of it, where the CPU does not count what waits for memory.
+    Backend,
+    /// The part of the back end's that waited for loads or stores.
+    BackendMemory,
+    /// The rest of the back end's.
+    BackendCore,
+    /// The cycle was the other hardware thread's.
+    OtherThread,
+}
+
+impl SlotCategory {
+    /// The `category` label.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Retiring => "retiring",
+            Self::BadSpeculation => "bad_speculation",
+            Self::Frontend => "frontend",
+            Self::Backend => "backend",
+            Self::BackendMemory => "backend_memory",
+            Self::BackendCore => "backend_core",
+            Self::OtherThread => "other_thread",
+        }
+    }
+}
+
+/// What an event counts of slots. `crate::top_down` makes the categories of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum SlotPart {
+    /// All slots. Without it there are as many in each cycle as the event says.
+    All,
+    /// Slots of operations that retired.
+    Retiring,
+    /// Operations that were sent for execution, of which some retired.
+    Speculative,
+    /// Slots that were lost to what was given up.
+    BadSpeculation,
+    /// Slots that were empty for the front end.
+    Frontend,
+    /// Slots that were empty for the back end.
+    Backend,
+    /// The part of these that waited for memory.
+    Memory,
+    /// Slots of the other hardware thread.
+    OtherThread,
+    /// Each is so many cycles of the front end's and of the back end's empty slots that are not theirs, but of a flush.
+    Flush {
+        /// Cycles that are among the front end's.
+        frontend: u32,
+        /// Cycles that are among the back end's.
+        backend: u32,
+    },
+    /// Slots that were empty for the front end, and one more in each cycle.
+    FrontendAndCycles,
+}
+
+impl SlotPart {
+    /// In a word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Retiring => "retiring",
+            Self::Speculative => "speculative",
+            Self::BadSpeculation => "bad_speculation",
+            Self::Frontend => "frontend",
+            Self::Backend => "backend",
+            Self::Memory => "memory",
+            Self::OtherThread => "other_thread",
+            Self::Flush { .. } => "flush",
+            Self::FrontendAndCycles => "frontend_and_cycles",
+        }
+    }
+}
+
 /// What is counted, and how much of it one count stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Quantity {
@@ -124,6 +206,8 @@ pub enum Quantity {
         /// Operations per count.
         each: u32,
     },
+    /// The same of all types, by one event of a CPU that has an event for each type: the sum of these should be it.
+    FlopsOfAllTypes,
     /// Bytes between a cache and the one nearer to the core: `L2` is the traffic between L2 and L1d.
     CacheTraffic {
         /// The outer one of the two levels.
@@ -138,6 +222,15 @@ pub enum Quantity {
         /// Bytes per count.
         each: u32,
     },
+    /// A reading that the categories of slots are made of; not published by itself.
+    TopDown {
+        /// What it counts.
+        part: SlotPart,
+        /// Slots in a cycle.
+        slots: u32,
+    },
+    /// Slots of a category. No event counts it: it is made of a group's readings.
+    PipelineSlots(SlotCategory),
     /// Switches of a CPU from a thread of the job to another thread.
     ContextSwitches,
     /// Moves of a thread to another CPU.

@@ -3,7 +3,8 @@
 //! A group that takes turns with others counts only part of the time. Its count for all of it is estimated interval
 //! by interval (count * enabled / running), so that one phase of a job does not distort another.
 
-use super::{Event, Group, Plan, PlausibilityLimits, Quantity};
+use super::{Event, Group, Plan, PlausibilityLimits, Quantity, top_down};
+use crate::imbalance::{Imbalance, Work};
 use perf_events::Reading;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +39,7 @@ impl RejectReason {
 /// What an interval of one group on one CPU gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interval {
-    /// It had no counters yet: the interval goes on.
+    /// It had counters for less than a hundredth of the time: the interval goes on.
     Waiting,
     /// It was counted.
     Counted {
@@ -51,10 +52,13 @@ pub enum Interval {
     Rejected(RejectReason),
 }
 
+/// An interval is counted when its group had counters for one part in so many.
+const LEAST_SHARE: u64 = 100;
 /// With fewer cycles a ratio to them means nothing: counters do not start in the same cycle.
 const ENOUGH_CYCLES: u64 = 100_000;
 
-/// Looks at what lies between two readings of a group, and puts the counts of it, scaled, into `scaled`.
+/// Looks at what lies between two readings of a group, and puts the counts of it, scaled, into `scaled`: of its events, and behind
+/// them of the categories of slots that they give.
 pub fn interval(
     group: &Group,
     limits: &PlausibilityLimits,
@@ -65,10 +69,13 @@ pub fn interval(
     scaled.clear();
     let times = (now.enabled.checked_sub(last.enabled), now.running.checked_sub(last.running));
     let (Some(enabled), Some(running)) = times else { return Interval::Rejected(RejectReason::Backwards) };
+    // The kernel's own events take no turns: what they lack of the time is that of switching them.
+    let running = if group.hardware { running } else { enabled };
     if running > enabled {
         return Interval::Rejected(RejectReason::Running);
     }
-    if running == 0 && enabled > 0 {
+    // A moment is no sample of a long time.
+    if enabled > 0 && running < enabled.div_ceil(LEAST_SHARE) {
         return Interval::Waiting;
     }
     let mut cycles = None;
@@ -88,6 +95,7 @@ pub fn interval(
         }
         scaled.push(scale(count, enabled, running));
     }
+    take_off(group, scaled);
     if let Some(cycles) = cycles.filter(|cycles| *cycles >= ENOUGH_CYCLES) {
         if exceeds(instructions, cycles, limits.instructions_per_cycle) {
             return Interval::Rejected(RejectReason::Instructions);
@@ -96,7 +104,23 @@ pub fn interval(
             return Interval::Rejected(RejectReason::Flops);
         }
     }
+    scaled.extend(top_down::categories(&group.events, scaled).into_iter().map(|(_, slots)| slots));
     Interval::Counted { enabled, running }
+}
+
+/// Takes the counts of events with `minus` off those of their quantity, and leaves nothing of them. What is taken off happens within
+/// the same moments; at the ends of an interval it may be a little more, and then nothing is left.
+fn take_off(group: &Group, scaled: &mut [u64]) {
+    for (at, event) in group.events.iter().enumerate().filter(|(_, event)| event.minus) {
+        let mut less = scaled.get_mut(at).map(std::mem::take).unwrap_or(0);
+        for (from, count) in group.events.iter().zip(scaled.iter_mut()) {
+            if from.quantity == event.quantity && !from.minus {
+                let part = less.min(*count);
+                *count -= part;
+                less -= part;
+            }
+        }
+    }
 }
 
 /// `count * enabled / running`, to the nearest.
@@ -119,7 +143,7 @@ fn exceeds(count: u64, cycles: u64, most: f64) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     quantities: Vec<Quantity>,
-    /// By group and event.
+    /// By group and event, and behind these by the categories of slots that they give.
     places: Vec<Vec<Option<usize>>>,
 }
 
@@ -130,26 +154,54 @@ impl Layout {
         for (number, group) in plan.groups.iter().enumerate() {
             let earlier = plan.groups.get(..number).unwrap_or_default();
             let same_cpus = || earlier.iter().filter(|earlier| overlap(earlier, group));
-            let places = group
-                .events
-                .iter()
-                .map(|event| {
-                    let same = |known: &Event| (known.quantity, known.attr) == (event.quantity, event.attr);
-                    let known = |group: &Group| group.events.iter().any(same);
-                    if same_cpus().any(known) {
-                        return None;
-                    }
-                    let place = layout.quantities.iter().position(|known| *known == event.quantity);
-                    Some(place.unwrap_or_else(|| {
-                        layout.quantities.push(event.quantity);
-                        layout.quantities.len() - 1
-                    }))
-                })
-                .collect();
+            let mut places = Vec::new();
+            for event in &group.events {
+                let same = |known: &Event| (known.quantity, known.attr) == (event.quantity, event.attr);
+                let known = |group: &Group| group.events.iter().any(same);
+                let published = !event.minus
+                    && !top_down::is_reading(event)
+                    && !same_cpus().any(known)
+                    && !lacks_a_part(plan, group, event);
+                places.push(published.then(|| layout.place(event.quantity)));
+            }
+            for category in top_down::categories_of(&group.events) {
+                places.push(Some(layout.place(Quantity::PipelineSlots(category))));
+            }
             layout.places.push(places);
         }
         layout
     }
+
+    /// What a CPU did in an interval of a group.
+    pub(crate) fn work(&self, group: usize, scaled: &[u64]) -> Work {
+        let mut work = Work::default();
+        for (place, count) in self.places.get(group).into_iter().flatten().zip(scaled) {
+            match place.and_then(|place| self.quantities.get(place)) {
+                Some(Quantity::Instructions) => work.instructions = work.instructions.saturating_add(*count),
+                Some(flops @ Quantity::Flops { .. }) => {
+                    work.flops = work.flops.saturating_add(count.saturating_mul(flops.each()));
+                }
+                _ => {}
+            }
+        }
+        work
+    }
+
+    /// The place of a quantity.
+    fn place(&mut self, quantity: Quantity) -> usize {
+        let known = self.quantities.iter().position(|known| *known == quantity);
+        known.unwrap_or_else(|| {
+            self.quantities.push(quantity);
+            self.quantities.len() - 1
+        })
+    }
+}
+
+/// Whether something that is to be taken off an event's counts is counted in other moments than these.
+pub(crate) fn lacks_a_part(plan: &Plan, group: &Group, event: &Event) -> bool {
+    let elsewhere = plan.groups.iter().filter(|other| overlap(other, group)).flat_map(|other| &other.events);
+    let part = |other: &Event| other.minus && other.quantity == event.quantity;
+    elsewhere.filter(|other| part(other)).any(|other| !group.events.contains(other))
 }
 
 fn overlap(one: &Group, other: &Group) -> bool {
@@ -181,6 +233,8 @@ pub struct Tally {
     groups: Vec<Times>,
     /// CPU time in which it was counted, nanoseconds.
     covered: u64,
+    /// How unevenly its CPUs worked.
+    pub imbalance: Imbalance,
 }
 
 /// The counts of one run for another process, which may have another plan: by quantity, and by the names of groups. Groups of
@@ -190,6 +244,7 @@ pub struct SavedTally {
     counts: Vec<(Quantity, u64)>,
     groups: Vec<(String, usize, Times)>,
     covered: u64,
+    imbalance: Imbalance,
 }
 
 /// The groups of a plan by name, and which of that name each is.
@@ -208,6 +263,7 @@ impl Tally {
             counts: layout.quantities.iter().copied().zip(self.counts.iter().copied()).collect(),
             groups: groups.map(|((name, which), times)| (name.to_owned(), which, *times)).collect(),
             covered: self.covered,
+            imbalance: self.imbalance.clone(),
         }
     }
 
@@ -223,6 +279,7 @@ impl Tally {
             *times = before.map_or_else(Times::default, |(_, _, times)| *times);
         }
         tally.covered = saved.covered;
+        tally.imbalance = saved.imbalance.clone();
         tally
     }
 
@@ -232,6 +289,7 @@ impl Tally {
             counts: vec![0; layout.quantities.len()],
             groups: vec![Times::default(); layout.places.len()],
             covered: 0,
+            imbalance: Imbalance::default(),
         }
     }
 

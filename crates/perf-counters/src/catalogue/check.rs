@@ -7,10 +7,11 @@ use cpu_topology::CpuSet;
 use cpu_topology::microarchitecture::Microarchitectures;
 
 use super::file::{
-    CoreRow, EventKind, EventRow, File, FlopsRow, FlowRow, LevelRow, PrecisionRow, WidthRow, WidthWord,
+    CoreRow, EventKind, EventRow, File, FlopsRow, FlowRow, LevelRow, PartRow, PrecisionRow, WidthRow,
+    WidthWord,
 };
 use super::{Core, Encoding, Event, OFFCORE, Quality, Topic, ones};
-use crate::{CacheLevel, Flow, PlausibilityLimits, Precision, Quantity, Width};
+use crate::{CacheLevel, Flow, PlausibilityLimits, Precision, Quantity, SlotPart, Width};
 
 /// More than any core has.
 const MOST_COUNTERS: u32 = 16;
@@ -58,7 +59,7 @@ fn core(row: &CoreRow, file: &File) -> Result<Core, String> {
         return Err(format!("counters are from 1 to {MOST_COUNTERS}"));
     }
     let fixed = row.fixed.clone().ok_or("fixed is missing")?;
-    let can_be_fixed = [Topic::Cycles, Topic::Instructions, Topic::ReferenceCycles];
+    let can_be_fixed = [Topic::Cycles, Topic::Instructions, Topic::ReferenceCycles, Topic::TopDown];
     if fixed.len() > can_be_fixed.len()
         || !can_be_fixed.iter().all(|t| fixed.iter().filter(|f| *f == t).count() < 2)
     {
@@ -72,8 +73,16 @@ fn core(row: &CoreRow, file: &File) -> Result<Core, String> {
         let on_fixed = fixed.contains(&event.topic());
         let some = |counters: u32| event.counters & ones(counters) != 0;
         let general = some(counters.smt_on) && some(counters.smt_off);
-        if !(on_fixed || general) {
+        if !(on_fixed || general || event.free) {
             return Err(format!("{}: no counter can count it", event.name));
+        }
+    }
+    for event in events.iter().filter(|event| event.minus) {
+        let counts = |other: &&Event| !other.minus && other.quantity == event.quantity;
+        if matches!(event.topic(), Topic::Cycles | Topic::Instructions | Topic::Flops)
+            || !events.iter().any(|other| counts(&other))
+        {
+            return Err(format!("{}: there is nothing that it can be taken off", event.name));
         }
     }
     for topic in [Topic::Cycles, Topic::Instructions] {
@@ -171,7 +180,7 @@ fn event(row: &EventRow) -> Result<Event, String> {
     };
     let counters = match row.counters.as_deref() {
         None => u32::MAX,
-        Some("fixed") => 0,
+        Some("fixed" | "none") => 0,
         Some(list) => {
             let list = CpuSet::parse(list.as_bytes()).map_err(|_| "counters are no list")?;
             (0..MOST_COUNTERS).filter(|at| list.contains(*at)).fold(0, |mask, at| mask | 1 << at)
@@ -183,8 +192,13 @@ fn event(row: &EventRow) -> Result<Event, String> {
         encoding,
         counters,
         pair: row.pair,
+        free: row.counters.as_deref() == Some("none"),
+        only_in: row.plan,
         verified: row.verified,
         note: row.note.as_deref().map(text).transpose()?,
+        minus: row.minus,
+        with_pmu: row.with_pmu.as_deref().map(text).transpose()?,
+        without_pmu: row.without_pmu.as_deref().map(text).transpose()?,
     })
 }
 
@@ -206,7 +220,14 @@ fn quantity(row: &EventRow) -> Result<Quantity, String> {
         EventKind::BranchMisses => Quantity::BranchMisses,
         EventKind::CacheReferences => Quantity::CacheReferences(level()?),
         EventKind::CacheMisses => Quantity::CacheMisses(level()?),
+        EventKind::FlopsOfAllTypes => Quantity::FlopsOfAllTypes,
         EventKind::MemoryLoads => Quantity::MemoryLoads { each: each()? },
+        EventKind::TopDown => {
+            // Wider than any core that is announced.
+            let slots = row.slots.filter(|slots| (1..=32).contains(slots));
+            let slots = slots.ok_or_else(|| "slots of a cycle are from 1 to 32".to_owned())?;
+            Quantity::TopDown { part: slot_part(row)?, slots }
+        }
         EventKind::CacheTraffic => {
             let level = level()?;
             if level == CacheLevel::L1d {
@@ -234,6 +255,28 @@ fn quantity(row: &EventRow) -> Result<Quantity, String> {
                 WidthRow::Word(WidthWord::Any) => Width::Any,
             };
             Quantity::Flops { precision, width, each: each()? }
+        }
+    })
+}
+
+fn slot_part(row: &EventRow) -> Result<SlotPart, String> {
+    Ok(match row.part.ok_or("part is missing")? {
+        PartRow::All => SlotPart::All,
+        PartRow::Retiring => SlotPart::Retiring,
+        PartRow::Speculative => SlotPart::Speculative,
+        PartRow::BadSpeculation => SlotPart::BadSpeculation,
+        PartRow::Frontend => SlotPart::Frontend,
+        PartRow::FrontendAndCycles => SlotPart::FrontendAndCycles,
+        PartRow::Backend => SlotPart::Backend,
+        PartRow::Memory => SlotPart::Memory,
+        PartRow::OtherThread => SlotPart::OtherThread,
+        PartRow::Flush => {
+            let flush = row.flush.ok_or("flush is missing: the cycles that each takes")?;
+            // Longer than any pipeline.
+            if flush.frontend.max(flush.backend) > 64 {
+                return Err("a flush takes at most 64 cycles".to_owned());
+            }
+            SlotPart::Flush { frontend: flush.frontend, backend: flush.backend }
         }
     })
 }

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::Topic;
+use super::{Extent, Topic};
 
 /// A file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -94,12 +94,24 @@ pub(super) struct EventRow {
     pub(super) level: Option<LevelRow>,
     pub(super) flow: Option<FlowRow>,
     pub(super) each: Option<u32>,
+    pub(super) part: Option<PartRow>,
+    pub(super) slots: Option<u32>,
+    pub(super) flush: Option<FlushRow>,
+    /// Counted in one of the plans alone.
+    pub(super) plan: Option<Extent>,
     pub(super) counters: Option<String>,
     #[serde(default)]
     pub(super) pair: bool,
     #[serde(default = "yes")]
     pub(super) verified: bool,
     pub(super) note: Option<String>,
+    /// Its counts are taken off those of the others.
+    #[serde(default)]
+    pub(super) minus: bool,
+    /// A PMU that the machine has to have.
+    pub(super) with_pmu: Option<String>,
+    /// A PMU that it must not have.
+    pub(super) without_pmu: Option<String>,
     /// Only in a site's file: the event of this name is not used.
     #[serde(default)]
     pub(super) remove: bool,
@@ -122,6 +134,31 @@ pub(super) enum EventKind {
     CacheTraffic,
     MemoryLoads,
     Flops,
+    FlopsOfAllTypes,
+    TopDown,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PartRow {
+    All,
+    Retiring,
+    Speculative,
+    BadSpeculation,
+    Frontend,
+    FrontendAndCycles,
+    Backend,
+    Memory,
+    OtherThread,
+    Flush,
+}
+
+/// Cycles that are lost to each flush.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FlushRow {
+    pub(super) frontend: u32,
+    pub(super) backend: u32,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -5,12 +5,12 @@ mod check;
 mod file;
 mod topic;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cpu_topology::microarchitecture::Microarchitectures;
 use file::File;
-pub use topic::{Bundle, Class, Topic};
+pub use topic::{Bundle, Class, Extent, Topic};
 
 use super::{PlausibilityLimits, Quantity};
 
@@ -55,16 +55,32 @@ pub struct Event {
     pub counters: u32,
     /// Whether it takes an even counter and the next one.
     pub pair: bool,
+    /// Whether it takes no counter: the CPU derives it from another's.
+    pub free: bool,
+    /// The plan that it is counted in, where that is not both.
+    pub only_in: Option<Extent>,
     /// Whether its code is the vendor's word.
     pub verified: bool,
     /// What a reader of the number must know.
     pub note: Option<Arc<str>>,
+    /// Whether its counts are taken off those of the other events of its quantity.
+    pub minus: bool,
+    /// A PMU that the machine has to have for it.
+    pub with_pmu: Option<Arc<str>>,
+    /// A PMU in whose presence another event counts instead.
+    pub without_pmu: Option<Arc<str>>,
 }
 
 impl Event {
     /// The topic of the event.
     pub fn topic(&self) -> Topic {
         Topic::of(self.quantity)
+    }
+
+    /// Whether it is for a machine that has PMUs of these names.
+    pub fn is_for(&self, pmus: &BTreeSet<String>) -> bool {
+        let there = |name: &Arc<str>| pmus.contains(&**name);
+        self.with_pmu.as_ref().is_none_or(there) && !self.without_pmu.as_ref().is_some_and(there)
     }
 
     /// The request that needs one of the core's two registers for it.

@@ -2,7 +2,36 @@
 
 use serde::Deserialize;
 
-use crate::{CacheLevel, Flow, Precision, Quantity};
+use crate::{CacheLevel, Flow, Precision, Quantity, SlotPart};
+
+/// How much is counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Extent {
+    /// What fits a CPU's counters at once: cycles, instructions, FLOPs, loads from memory and pipeline slots, in this order.
+    #[default]
+    Essential,
+    /// All that there is, in turns where it does not fit.
+    Full,
+}
+
+impl Extent {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Essential, Self::Full];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Essential => "essential",
+            Self::Full => "full",
+        }
+    }
+
+    /// From its word.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|extent| extent.as_str() == word)
+    }
+}
 
 /// What a site can have counted or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +40,8 @@ pub enum Class {
     Flops,
     /// Bytes from memory, as far as cores see them.
     Memory,
+    /// What became of the pipeline's slots.
+    TopDown,
     /// Misses and traffic of caches.
     Cache,
     /// Branches.
@@ -21,13 +52,15 @@ pub enum Class {
 
 impl Class {
     /// All, in the order of their importance.
-    pub const ALL: [Self; 5] = [Self::Flops, Self::Memory, Self::Cache, Self::Branches, Self::Software];
+    pub const ALL: [Self; 6] =
+        [Self::Flops, Self::Memory, Self::TopDown, Self::Cache, Self::Branches, Self::Software];
 
     /// Its word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Flops => "flops",
             Self::Memory => "memory",
+            Self::TopDown => "topdown",
             Self::Cache => "cache",
             Self::Branches => "branches",
             Self::Software => "software",
@@ -38,6 +71,11 @@ impl Class {
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.as_str() == word)
     }
+
+    /// Whether anything of it is in the essential plan.
+    pub fn is_essential(self) -> bool {
+        !matches!(self, Self::Cache | Self::Branches)
+    }
 }
 
 /// What a user asks for, whatever counts it.
@@ -46,6 +84,8 @@ impl Class {
 pub enum Topic {
     /// Floating-point operations.
     Flops,
+    /// Floating-point operations once more, to compare them with.
+    FlopsOfAllTypes,
     /// Cycles.
     Cycles,
     /// Instructions.
@@ -54,6 +94,10 @@ pub enum Topic {
     ReferenceCycles,
     /// Bytes from memory.
     MemoryLoads,
+    /// What became of the pipeline's slots.
+    TopDown,
+    /// How many of them wait for memory.
+    TopDownMemory,
     /// Misses of L3.
     L3Misses,
     /// Misses of L2.
@@ -77,13 +121,15 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// What a user misses where it is not counted. L1d and L2 have misses of their own only where L3 has none.
-    pub const EXPECTED: [Self; 13] = [
+    /// What a user misses where it is not counted. L1d and L2 have misses of their own only where L3 has none, and few CPUs count
+    /// the slots that wait for memory.
+    pub const EXPECTED: [Self; 14] = [
         Self::Flops,
         Self::Cycles,
         Self::Instructions,
         Self::ReferenceCycles,
         Self::MemoryLoads,
+        Self::TopDown,
         Self::L3Misses,
         Self::CacheReferences,
         Self::L3Load,
@@ -98,6 +144,7 @@ impl Topic {
     pub fn of(quantity: Quantity) -> Self {
         match quantity {
             Quantity::Flops { .. } => Self::Flops,
+            Quantity::FlopsOfAllTypes => Self::FlopsOfAllTypes,
             Quantity::Instructions => Self::Instructions,
             Quantity::ReferenceCycles => Self::ReferenceCycles,
             Quantity::MemoryLoads { .. } => Self::MemoryLoads,
@@ -111,6 +158,8 @@ impl Topic {
             Quantity::CacheTraffic { flow: Flow::Evict, .. } => Self::L2Evict,
             Quantity::Branches => Self::Branches,
             Quantity::BranchMisses => Self::BranchMisses,
+            Quantity::TopDown { part: SlotPart::Memory, .. } => Self::TopDownMemory,
+            Quantity::TopDown { .. } | Quantity::PipelineSlots(_) => Self::TopDown,
             // What the kernel counts is no event of a core; the cycles of one are.
             Quantity::Cycles
             | Quantity::ContextSwitches
@@ -124,10 +173,13 @@ impl Topic {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Flops => "FLOPs",
+            Self::FlopsOfAllTypes => "FLOPs of all types by one event",
             Self::Cycles => "cycles",
             Self::Instructions => "instructions",
             Self::ReferenceCycles => "reference cycles",
             Self::MemoryLoads => "loads from memory",
+            Self::TopDown => "pipeline slots",
+            Self::TopDownMemory => "pipeline slots that wait for memory",
             Self::L3Misses => "misses of L3",
             Self::L2Misses => "misses of L2",
             Self::L1dMisses => "misses of L1d",
@@ -141,12 +193,19 @@ impl Topic {
         }
     }
 
+    /// Whether it is in the essential plan, where it fits.
+    pub fn is_essential(self) -> bool {
+        !matches!(self, Self::ReferenceCycles | Self::FlopsOfAllTypes)
+            && self.class().is_none_or(Class::is_essential)
+    }
+
     /// The class that includes it; `None` for topics that go with all hardware counters.
     pub fn class(self) -> Option<Class> {
         match self {
             Self::Cycles | Self::Instructions | Self::ReferenceCycles => None,
-            Self::Flops => Some(Class::Flops),
+            Self::Flops | Self::FlopsOfAllTypes => Some(Class::Flops),
             Self::MemoryLoads => Some(Class::Memory),
+            Self::TopDown | Self::TopDownMemory => Some(Class::TopDown),
             Self::Branches | Self::BranchMisses => Some(Class::Branches),
             _ => Some(Class::Cache),
         }
@@ -165,6 +224,8 @@ pub enum Bundle {
     Instructions,
     /// Bytes from memory.
     Memory,
+    /// What became of slots: all of it or nothing.
+    TopDown,
     /// Misses of caches, and references.
     Misses,
     /// Traffic between L3 and L2, either way.
@@ -175,6 +236,8 @@ pub enum Bundle {
     Branches,
     /// Only for comparison.
     ReferenceCycles,
+    /// The same, and only where there is room.
+    FlopsOfAllTypes,
 }
 
 impl Bundle {
@@ -187,9 +250,11 @@ impl Bundle {
         }
         match Topic::of(quantity) {
             Topic::Cycles | Topic::Flops => None,
+            Topic::FlopsOfAllTypes => Some(Self::FlopsOfAllTypes),
             Topic::Instructions => Some(Self::Instructions),
             Topic::ReferenceCycles => Some(Self::ReferenceCycles),
             Topic::MemoryLoads => Some(Self::Memory),
+            Topic::TopDown | Topic::TopDownMemory => Some(Self::TopDown),
             Topic::L3Misses | Topic::L2Misses | Topic::L1dMisses | Topic::CacheReferences => {
                 Some(Self::Misses)
             }

@@ -1,5 +1,6 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cpu_topology::CpuSet;
 
@@ -299,19 +300,44 @@ fn all_is_stopped_before_anything_is_read_and_read_before_anything_is_closed() {
     assert!(jobs.iter().all(|job| job.cpus().is_empty()));
 }
 
+/// 512 hardware threads: what one thread does at once for each is done by several, as many as this machine has CPUs for.
 #[test]
-fn many_are_closed_by_several_threads() {
-    let mut bench = Bench::new(1000);
-    let mut job = bench.job("0-9");
-    let open = bench.counting.take_where(&mut job, |_| true);
-    close(open, 4);
-    let done = bench.world.done.lock().unwrap();
-    let mut by: Vec<_> = done.iter().map(|(_, thread)| *thread).collect();
-    assert_eq!(by.len(), 20);
-    by.sort_by_key(|thread| format!("{thread:?}"));
-    by.dedup();
-    assert_eq!(by.len(), 4, "one of them is this");
-    drop(done);
-    close(Vec::new(), 4);
-    assert_eq!(bench.open_now(), 0);
+fn a_large_job_is_stopped_and_closed_by_several_threads() {
+    let mut bench = Bench::new(10_000);
+    let mut jobs = [bench.job("0-511")];
+    let hands = |bench: &Bench, wanted: &str| {
+        let done = std::mem::take(&mut *bench.world.done.lock().unwrap());
+        let order: Vec<_> = done.iter().map(|(what, _)| *what).collect();
+        assert_eq!(order, [["stop"; 1024], ["read"; 1024], ["close"; 1024]].concat());
+        done.iter().filter(|(what, _)| *what == wanted).map(|(_, thread)| *thread).collect::<HashSet<_>>()
+    };
+    let threads = threads_for(4);
+    bench.counting.release(jobs.iter_mut());
+    assert_eq!(hands(&bench, "stop").len(), threads);
+    // Its end is as quick, since who wants the counters waits for that.
+    bench.open(&mut jobs[0], "0-511");
+    bench.counting.close(&mut jobs[0]);
+    assert_eq!((hands(&bench, "close").len(), bench.open_now()), (threads, 0));
+}
+
+/// One CPU does nearly all, another a little, a third nothing: the series of the imbalance.
+#[test]
+fn the_busiest_cpu_and_idle_ones_are_added_up_interval_by_interval() {
+    let mut bench = Bench::new(100);
+    let mut job = bench.job("0-2");
+    let begun = job.looked.unwrap();
+    let second = 1_000_000_000;
+    bench.world.run(0, "flops", (8 * second, 8 * second), &[9000, 900]);
+    bench.world.run(1, "flops", (second, second), &[1000, 100]);
+    bench.counting.read_at(&mut job, begun + Duration::from_secs(10), false);
+    let busiest = |job: &Counted| job.tally().imbalance.busiest_instructions;
+    assert_eq!((busiest(&job), job.tally().imbalance.idle), (900, 10 * second));
+    // Another one is the busiest now; the interval is too short until the job ends.
+    bench.world.run(1, "flops", (second, second), &[5000, 500]);
+    bench.counting.read_at(&mut job, begun + Duration::from_secs(11), false);
+    assert_eq!(busiest(&job), 900);
+    bench.counting.read_at(&mut job, begun + Duration::from_secs(12), true);
+    assert_eq!(busiest(&job), 1400);
+    let instructions = bench.counts(&job)[&Quantity::Instructions];
+    assert_eq!(instructions, 1500);
 }

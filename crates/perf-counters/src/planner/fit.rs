@@ -18,14 +18,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of a core.
-    pub fn of(core: &Core, smt: bool, watchdog: bool) -> Self {
-        let general = if smt { core.counters_smt_on } else { core.counters_smt_off };
-        Self { general, fixed: core.fixed.clone(), watchdog }
+    /// Those of a core. How many are general-purpose ones the CPU itself may say; else it is what the table has.
+    pub fn of(core: &Core, general: Option<u32>, smt: bool, watchdog: bool) -> Self {
+        let listed = if smt { core.counters_smt_on } else { core.counters_smt_off };
+        Self { general: general.unwrap_or(listed), fixed: core.fixed.clone(), watchdog }
     }
 
-    /// Which counters can count an event: the general ones from bit 0, then the fixed ones.
+    /// Which counters can count an event: the general ones from bit 0, then the fixed ones. None for one that takes none.
     pub fn able(&self, event: &Event) -> u32 {
+        if event.free {
+            return 0;
+        }
         let general = event.counters & ones(self.general);
         general | if event.pair { 0 } else { self.fixed_for(event.topic()) }
     }
@@ -38,7 +41,7 @@ impl Counters {
     /// Whether all of these can be counted at once, beside the watchdog.
     pub fn fit<'e>(&self, events: impl IntoIterator<Item = &'e Event>) -> bool {
         let (mut singles, mut pairs, mut requests) = (Vec::new(), Vec::new(), Vec::new());
-        for event in events {
+        for event in events.into_iter().filter(|event| !event.free) {
             if event.pair {
                 pairs.push(self.able(event))
             } else {

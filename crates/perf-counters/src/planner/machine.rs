@@ -8,6 +8,7 @@ use kernel_files::parse::parse_integer;
 use kernel_files::{NodeFiles, ReadError, Roots};
 use perf_events::Attr;
 
+use super::cpuid;
 use crate::catalogue::{ARMV8, Catalogue, Core};
 use crate::pmu::{DEVICES, Pmu, parse_field};
 
@@ -18,11 +19,20 @@ pub struct Machine {
     pub microarchitecture: Option<String>,
     /// The PMUs of its cores, by name.
     pub pmus: Vec<Pmu>,
+    /// The names of all PMUs, of memory controllers among them.
+    pub pmu_names: BTreeSet<String>,
     /// Whether the hardware threads of a core share its counters. Switching SMT off while the system runs does not
     /// change that; only the firmware does.
     pub smt: bool,
     /// Whether the kernel's watchdog has a counter of each CPU.
     pub watchdog: bool,
+    /// General-purpose counters of a hardware thread, where the CPU itself says.
+    pub general: Option<u32>,
+    /// Whether the kernel has `slots` and the `topdown-*` events that Intel's CPUs derive from them (PERF_METRICS). Hypervisors
+    /// often keep them back, and the codes are then those of nothing.
+    pub derives_slots: bool,
+    /// Slots in a cycle of an ARM core (PMMIR_EL1), where the kernel shows them.
+    pub slots: Option<u32>,
     /// Codes of the common events that ARM cores implement (PMCEID0_EL0, PMCEID1_EL0), where the kernel shows them.
     /// Other events can be opened, and read 0.
     pub arm_events: Option<BTreeSet<u64>>,
@@ -35,7 +45,8 @@ impl Machine {
     /// watchdog uses one.
     ///
     /// Reads `/proc/cpuinfo`, `/proc/sys/kernel/nmi_watchdog` (Documentation/admin-guide/sysctl/kernel.rst),
-    /// `/sys/devices/system/cpu/smt` (Documentation/ABI/testing/sysfs-devices-system-cpu) and the PMUs.
+    /// `/sys/devices/system/cpu/smt` (Documentation/ABI/testing/sysfs-devices-system-cpu), the PMUs, and on x86 what the CPU
+    /// says of its counters.
     pub fn read(roots: &Arc<Roots>) -> Self {
         let mut files = NodeFiles::new(roots);
         let cpu = files.read_start("proc/cpuinfo").map(parse_cpuinfo).unwrap_or_default();
@@ -48,8 +59,27 @@ impl Machine {
             }
         };
         let arm_events = pmus.iter().find(|pmu| is_arm(pmu)).and_then(|pmu| events(&mut files, pmu));
+        let derives = |files: &mut NodeFiles, pmu: &Pmu| {
+            ["slots", "topdown-retiring"].iter().all(|event| pmu.alias(files, event).is_some())
+        };
+        let derives_slots = pmus.iter().any(|pmu| derives(&mut files, pmu));
+        let slots = pmus.iter().find(|pmu| is_arm(pmu)).and_then(|pmu| slots(&mut files, pmu));
+        // A process asks the CPU that it runs on: of several kinds of cores that may be any.
+        let general = if pmus.len() == 1 { cpuid::general_counters(&mut files, &cpu) } else { None };
         let (smt, watchdog) = (smt(&mut files), watchdog(&mut files));
-        Self { microarchitecture, pmus, smt, watchdog, arm_events, trouble }
+        let pmu_names = Pmu::names(&mut files).unwrap_or_default().into_iter().collect();
+        Self {
+            microarchitecture,
+            pmus,
+            pmu_names,
+            smt,
+            watchdog,
+            general,
+            derives_slots,
+            slots,
+            arm_events,
+            trouble,
+        }
     }
 
     /// A machine with cores of the catalogue and PMUs as the kernel makes them for these.
@@ -58,8 +88,12 @@ impl Machine {
         Some(Self {
             microarchitecture: Some(name.to_owned()),
             pmus,
+            pmu_names: BTreeSet::new(),
             smt,
             watchdog,
+            general: None,
+            derives_slots: true,
+            slots: None,
             arm_events: None,
             trouble: None,
         })
@@ -127,6 +161,13 @@ fn events(files: &mut NodeFiles, pmu: &Pmu) -> Option<BTreeSet<u64>> {
     let codes: BTreeSet<u64> =
         names.iter().filter_map(|name| Some(pmu.alias(files, name)?.attr.config)).collect();
     (!codes.is_empty()).then_some(codes)
+}
+
+/// Documentation/ABI/testing/sysfs-bus-event_source-devices-caps; drivers/perf/arm_pmuv3.c, `slots_show`. 0 is of a core that does
+/// not say.
+fn slots(files: &mut NodeFiles, pmu: &Pmu) -> Option<u32> {
+    let text = std::str::from_utf8(files.read(&format!("{DEVICES}/{}/caps/slots", pmu.name)).ok()?).ok()?;
+    u32::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok().filter(|slots| (1..=32).contains(slots))
 }
 
 /// Whether ARM cores that list their events lack this one. They list the first 64 codes. The kernel has had names for

@@ -1,5 +1,6 @@
 //! Which events are counted on a machine, and in which groups. Pure but for [`Machine::read`].
 
+mod cpuid;
 mod fit;
 mod kinds;
 mod machine;
@@ -12,7 +13,7 @@ pub use fit::Counters;
 pub use machine::Machine;
 use perf_events::Attr;
 
-use super::catalogue::{Catalogue, Class, Core, Event, Quality, Topic};
+use super::catalogue::{Catalogue, Class, Core, Event, Extent, Quality, Topic};
 use super::{Absent, Group, Plan, PlausibilityLimits, Quantity, plan};
 
 /// An event as this machine's kernel is asked for it.
@@ -68,14 +69,15 @@ pub struct Draft {
 }
 
 /// What to count on a machine.
-pub fn plan(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Plan {
-    draft(machine, catalogue, wanted).plan()
+pub fn plan(machine: &Machine, catalogue: &Catalogue, extent: Extent, wanted: &[Class]) -> Plan {
+    draft(machine, catalogue, extent, wanted).plan()
 }
 
 /// Twice the widest issue that anybody has announced.
 const WIDEST: f64 = 24.0;
+
 /// The same, with everything that was reported about it.
-pub fn draft(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Draft {
+pub fn draft(machine: &Machine, catalogue: &Catalogue, extent: Extent, wanted: &[Class]) -> Draft {
     let mut absent = Vec::new();
     let hardware = wanted.iter().any(|class| *class != Class::Software);
     if hardware && machine.pmus.is_empty() {
@@ -84,7 +86,8 @@ pub fn draft(machine: &Machine, catalogue: &Catalogue, wanted: &[Class]) -> Draf
         });
         absent.push(Absent { what: "hardware counters".into(), why: why.into() });
     }
-    let cores = if hardware { kinds::cores(machine, catalogue, wanted, &mut absent) } else { Vec::new() };
+    let cores =
+        if hardware { kinds::cores(machine, catalogue, extent, wanted, &mut absent) } else { Vec::new() };
     let known = cores.iter().all(|core| core.known.is_some());
     let flops: Vec<Quality> = cores
         .iter()
@@ -127,6 +130,7 @@ fn software() -> Vec<plan::Event> {
         name: name.into(),
         quantity,
         attr: Attr::new(Attr::SOFTWARE, number),
+        minus: false,
     };
     vec![
         event("context-switches", 3, Quantity::ContextSwitches),
@@ -146,6 +150,7 @@ impl Draft {
                     name: chosen.event.name.clone(),
                     quantity: chosen.event.quantity,
                     attr: chosen.attr,
+                    minus: chosen.event.minus,
                 });
                 (
                     rank,

@@ -3,6 +3,7 @@
 use super::Chosen;
 use super::fit::Counters;
 use crate::catalogue::{Bundle, Topic};
+use crate::{Quantity, SlotPart};
 
 /// Groups under construction.
 struct Packing<'c> {
@@ -20,11 +21,14 @@ impl Packing<'_> {
         !doubled && self.counters.fit(group.iter().chain(more).map(|chosen| &chosen.event))
     }
 
-    /// Into the first group with room for all of them, or into a new one; `false` when they never fit together.
-    fn place(&mut self, bundle: &[Chosen]) -> bool {
-        // FLOPs and instructions are divided by cycles: their groups begin with these.
-        let divided = |chosen: &Chosen| matches!(chosen.event.topic(), Topic::Flops | Topic::Instructions);
-        let cycles = self.cycles.clone().filter(|_| bundle.iter().any(divided));
+    /// FLOPs and instructions are divided by cycles, and there are so many slots in one: their groups have these.
+    fn cycles_for(&self, bundle: &[Chosen]) -> Option<Chosen> {
+        self.cycles.clone().filter(|_| bundle.iter().any(is_divided))
+    }
+
+    /// Into the first group with room for all of them.
+    fn place_in_room(&mut self, bundle: &[Chosen]) -> bool {
+        let cycles = self.cycles_for(bundle);
         let room = |group: &[Chosen]| {
             let divides = |cycles: &Chosen| group.iter().any(|there| there.attr == cycles.attr);
             cycles.as_ref().is_none_or(divides) && self.fits(group, bundle)
@@ -35,12 +39,20 @@ impl Packing<'_> {
             }
             return true;
         }
-        let mut group: Vec<Chosen> = cycles.into_iter().collect();
+        false
+    }
+
+    /// There, or into a new group; `false` when they never fit together.
+    fn place(&mut self, bundle: &[Chosen]) -> bool {
+        if self.place_in_room(bundle) {
+            return true;
+        }
+        let mut group: Vec<Chosen> = self.cycles_for(bundle).into_iter().collect();
         if !self.fits(&group, bundle) {
             // One that takes all there is can be counted without.
             group.clear();
         }
-        let alone = group.is_empty() && bundle.len() > 1 && bundle.iter().any(divided);
+        let alone = group.is_empty() && bundle.len() > 1 && bundle.iter().any(is_divided);
         let fits = !alone && self.fits(&group, bundle);
         if fits {
             group.extend_from_slice(bundle);
@@ -60,28 +72,84 @@ impl Packing<'_> {
     }
 }
 
-/// Groups of a core's events. Those that fit into none by themselves come back beside them.
-pub(super) fn pack(counters: &Counters, events: Vec<Chosen>) -> (Vec<Vec<Chosen>>, Vec<Chosen>) {
-    let mut bundles: Vec<(Bundle, Vec<Chosen>)> = Vec::new();
-    let (mut cycles, mut instructions) = (None, None);
-    for event in events {
-        if event.event.topic() == Topic::Instructions {
-            instructions = Some(event.clone());
+fn is_divided(chosen: &Chosen) -> bool {
+    matches!(chosen.event.topic(), Topic::Flops | Topic::Instructions | Topic::TopDown)
+}
+
+/// The events of a core, those together that belong together.
+struct Bundled {
+    cycles: Option<Chosen>,
+    /// The most important first.
+    bundles: Vec<(Bundle, Vec<Chosen>)>,
+}
+
+impl Bundled {
+    fn new(events: Vec<Chosen>) -> Self {
+        let mut bundled = Self { cycles: None, bundles: Vec::new() };
+        for event in events {
+            let Some(bundle) = Bundle::of(event.event.quantity) else {
+                bundled.cycles = Some(event);
+                continue;
+            };
+            match bundled.bundles.iter_mut().find(|(known, _)| *known == bundle) {
+                Some((_, events)) => events.push(event),
+                None => bundled.bundles.push((bundle, vec![event])),
+            }
         }
-        let Some(bundle) = Bundle::of(event.event.quantity) else {
-            cycles = Some(event);
-            continue;
-        };
-        match bundles.iter_mut().find(|(known, _)| *known == bundle) {
-            Some((_, events)) => events.push(event),
-            None => bundles.push((bundle, vec![event])),
+        bundled.bundles.sort_by_key(|(bundle, _)| *bundle);
+        bundled
+    }
+}
+
+/// Groups of a core's events, and what is in none of them.
+type Packed = (Vec<Vec<Chosen>>, Vec<Chosen>);
+
+/// One group of what matters most: cycles, instructions and FLOPs, then each bundle that still fits; the others come back beside it.
+/// Where the FLOPs alone are too many, all take turns in as few groups as possible.
+pub(super) fn essential(counters: &Counters, events: Vec<Chosen>) -> Packed {
+    let Bundled { cycles, bundles } = Bundled::new(events.clone());
+    let packing = Packing { counters, cycles: None, groups: Vec::new() };
+    let first =
+        |bundle: &Bundle| matches!(bundle, Bundle::FlopsTogether | Bundle::Flops(_) | Bundle::Instructions);
+    let (begin, rest): (Vec<_>, Vec<_>) = bundles.into_iter().partition(|(bundle, _)| first(bundle));
+    let begin: Vec<Chosen> =
+        cycles.into_iter().chain(begin.into_iter().flat_map(|(_, events)| events)).collect();
+    if !packing.fits(&[], &begin) {
+        return pack(counters, events);
+    }
+    let (mut group, mut left) = (begin, Vec::new());
+    for (_, bundle) in rest {
+        if packing.fits(&group, &bundle) {
+            group.extend(bundle);
+        } else {
+            left.extend(bundle);
         }
     }
-    bundles.sort_by_key(|(bundle, _)| *bundle);
+    group.sort_by_key(rank);
+    (vec![group], left)
+}
+
+/// Groups of a core's events. Those that fit into none by themselves come back beside them.
+pub(super) fn pack(counters: &Counters, events: Vec<Chosen>) -> Packed {
+    let Bundled { cycles, bundles } = Bundled::new(events);
+    let instructions = bundles.iter().find(|(bundle, _)| *bundle == Bundle::Instructions);
+    let instructions = instructions.and_then(|(_, events)| events.first()).cloned();
     let mut packing = Packing { counters, cycles, groups: Vec::new() };
     let mut homeless = Vec::new();
-    for (_, bundle) in &bundles {
+    for (kind, bundle) in &bundles {
+        if *kind == Bundle::FlopsOfAllTypes {
+            // Worth no group of its own.
+            if !packing.place_in_room(bundle) {
+                homeless.extend(bundle.iter().cloned());
+            }
+            continue;
+        }
         if packing.place(bundle) {
+            continue;
+        }
+        // A difference is of the same moments, or it is none; without one of its readings nothing is known of slots.
+        if *kind == Bundle::TopDown || bundle.iter().any(|chosen| chosen.event.minus) {
+            homeless.extend_from_slice(bundle);
             continue;
         }
         for event in bundle {
@@ -93,15 +161,20 @@ pub(super) fn pack(counters: &Counters, events: Vec<Chosen>) -> (Vec<Vec<Chosen>
     for event in packing.cycles.clone().into_iter().chain(instructions) {
         packing.fill_with(&event);
     }
-    // Cycles come first, then what is divided by them.
-    let rank = |chosen: &Chosen| match chosen.event.topic() {
-        Topic::Cycles => 0,
-        Topic::Instructions => 1,
-        Topic::ReferenceCycles => 2,
-        _ => 3,
-    };
     for group in &mut packing.groups {
         group.sort_by_key(rank);
     }
     (packing.groups, homeless)
+}
+
+/// Cycles come first, then what is divided by them. Before them is what others are derived from: the kernel wants `slots` to lead a
+/// group with `topdown-*` (arch/x86/events/intel/core.c, `intel_pmu_hw_config`).
+fn rank(chosen: &Chosen) -> u8 {
+    match chosen.event.topic() {
+        Topic::TopDown if matches!(chosen.event.quantity, Quantity::TopDown { part: SlotPart::All, .. }) => 0,
+        Topic::Cycles => 1,
+        Topic::Instructions => 2,
+        Topic::ReferenceCycles => 3,
+        _ => 4,
+    }
 }

@@ -1,5 +1,7 @@
 //! The jobs' monitoring groups: made, kept in step with the jobs' threads, read, removed.
 
+mod about;
+mod members;
 mod read;
 mod refusal;
 mod saved;
@@ -8,12 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use about::About;
 use cgroups::Cgroup;
-use kernel_files::parse::parse_integer;
-use kernel_files::processes::parse_pids;
 use kernel_files::{NodeFiles, ReadError, Roots, SourceError};
-pub use read::Round;
 use read::take;
+pub use read::{Round, Rounds};
 use readings::{Counter, Remainder};
 pub use refusal::Refusal;
 use rustix::io::Errno;
@@ -21,14 +22,12 @@ pub use saved::SavedMonitor;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{JobId, JobRunId};
 
-use super::parse::{Features, parse_assign_mode, parse_features, parse_task_groups};
-use super::tasks::threads;
+use super::parse::Unread;
+use super::quantity::Quantity;
 use super::tree::Tree;
 
 /// What our groups' names begin with; whatever begins so is ours to remove.
 pub(super) const PREFIX: &str = "jobledger_job_";
-/// How often a job's threads are looked at in one go until no new one is found.
-const MOST_LOOKS: u32 = 8;
 const WHAT: &str = "resctrl";
 const NEEDS: &str = "resctrl, mounted (mount -t resctrl resctrl /sys/fs/resctrl), and a CPU that monitors bandwidth (cqm_mbm_total)";
 
@@ -49,10 +48,12 @@ struct Group {
     run: JobRunId,
     /// Name of the control group that it is below; empty for the root.
     control: String,
-    /// One per domain.
-    counters: BTreeMap<u32, Counter>,
-    /// Made by us just now, so that it counts from 0.
+    /// One per quantity and domain or package.
+    counters: BTreeMap<(Quantity, u32), Counter>,
+    /// Made by us just now, so that its bytes count from 0.
     fresh: bool,
+    /// Its bytes have no counter in some domain (`mbm_event` mode).
+    uncounted: bool,
 }
 
 /// How long all of a job's threads are in groups of ours.
@@ -62,15 +63,12 @@ struct Watched {
     monitored: Duration,
 }
 
-/// What this machine's resctrl has.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct About {
-    /// What can be monitored.
-    pub features: Features,
-    /// How many groups there can be, at most.
-    pub rmids: Option<u64>,
-    /// How counters are given to groups; empty where the kernel does not say.
-    pub mode: String,
+impl Watched {
+    fn pause(&mut self, now: Instant) {
+        if let Some(since) = self.since.take() {
+            self.monitored += now.saturating_duration_since(since);
+        }
+    }
 }
 
 /// All of it.
@@ -82,10 +80,18 @@ pub struct Monitor {
     /// By path. Those of an exporter before this one are among them, until it is known whether they are there still.
     groups: BTreeMap<String, Group>,
     watched: BTreeMap<JobRunId, Watched>,
-    /// By control group and domain.
-    remainders: BTreeMap<(String, u32), Remainder>,
+    /// By control group, quantity, and domain or package.
+    remainders: BTreeMap<(String, Quantity, u32), Remainder>,
+    /// What other programs' monitoring groups counted, by path. It is no job's.
+    others: BTreeMap<(String, Quantity, u32), Counter>,
+    /// By path of a group that is not ours: one that is made again is another one.
+    identities: BTreeMap<String, u64>,
+    /// By name: groups of ours that another program removed, or moved below another control group.
+    vanished: BTreeMap<String, Group>,
     /// How often a job could not be monitored whole.
     pub refused: BTreeMap<Refusal, u64>,
+    /// Readings that gave no number.
+    pub unread: BTreeMap<(Quantity, Unread), u64>,
     problem: Option<SourceError>,
     /// The last error that has no class of its own.
     errno: i32,
@@ -106,7 +112,11 @@ impl Monitor {
             groups: BTreeMap::new(),
             watched: BTreeMap::new(),
             remainders: BTreeMap::new(),
+            others: BTreeMap::new(),
+            identities: BTreeMap::new(),
+            vanished: BTreeMap::new(),
             refused: BTreeMap::new(),
+            unread: BTreeMap::new(),
             problem: None,
             errno: Errno::IO.raw_os_error(),
             ended: false,
@@ -140,39 +150,6 @@ impl Monitor {
         self.problem.as_ref()
     }
 
-    /// Reads the present groups. Those of an exporter that was killed go on if its accounts do; others are removed.
-    fn begin(&mut self) -> Result<(), SourceError> {
-        let failed = |error| SourceError::reading(WHAT, NEEDS)(error);
-        if self.about.is_some() {
-            return Ok(());
-        }
-        let features = self.tree.read("info/L3_MON/mon_features").map_err(failed)?;
-        let features = parse_features(&features).map_err(SourceError::parsing("info/L3_MON/mon_features"))?;
-        if !features.total {
-            return Err(failed(ReadError::Gone));
-        }
-        let rmids = self.tree.read("info/L3_MON/num_rmids").ok().and_then(|bytes| parse_integer(&bytes).ok());
-        let mode = self.tree.read("info/L3_MON/mbm_assign_mode").ok();
-        let mode = mode.as_deref().and_then(parse_assign_mode).unwrap_or_default().to_owned();
-        let mut there = BTreeSet::new();
-        for control in self.controls().map_err(failed)? {
-            let groups = below(&control, "mon_groups");
-            for name in self.tree.directories(&groups).unwrap_or_default() {
-                let path = format!("{groups}/{name}");
-                if self.groups.contains_key(&path) {
-                    there.insert(path);
-                } else if name.starts_with(PREFIX) {
-                    // A group that could not be removed is found at the next start, and holds an RMID until then.
-                    let removed = self.tree.remove(&path);
-                    tracing::info!(group = name, ?removed, "removed a monitoring group of an earlier run");
-                }
-            }
-        }
-        self.groups.retain(|path, _| there.contains(path));
-        self.about = Some(About { features, rmids, mode });
-        Ok(())
-    }
-
     /// The control groups, the root first.
     fn controls(&self) -> Result<Vec<String>, ReadError> {
         let others = self.tree.directories("")?;
@@ -183,16 +160,18 @@ impl Monitor {
 
     /// Follows the jobs that are there: groups of those that went are read a last time and removed, threads that are in no
     /// group of ours yet are put into one.
-    pub fn follow(&mut self, jobs: &[Job], now: Instant) -> Round {
-        let mut last = Round::default();
+    pub fn follow(&mut self, jobs: &[Job], now: Instant) -> Rounds {
+        let mut last = Rounds::default();
         if self.ended {
             return last;
         }
-        self.problem = self.begin().err();
+        self.problem = self.look().err();
         if self.problem.is_some() {
+            self.watched.values_mut().for_each(|watched| watched.pause(now));
             return last;
         }
         let there: BTreeSet<JobRunId> = jobs.iter().map(|job| job.run).collect();
+        self.vanished.retain(|_, group| there.contains(&group.run));
         let gone: Vec<String> = self
             .groups
             .iter()
@@ -202,39 +181,40 @@ impl Monitor {
         if !gone.is_empty() {
             self.finish(&gone, &mut last);
         }
-        for (run, watched) in &mut self.watched {
-            if !there.contains(run)
-                && let Some(since) = watched.since.take()
-            {
-                watched.monitored += now.saturating_duration_since(since);
-            }
-        }
+        let left = self.watched.iter_mut().filter(|(run, _)| !there.contains(run));
+        left.for_each(|(_, watched)| watched.pause(now));
         for job in jobs {
             let outcome = self.put(job);
             let watched = self.watched.entry(job.run).or_default();
-            if let Some(since) = watched.since.take() {
-                watched.monitored += now.saturating_duration_since(since);
-            }
+            watched.pause(now);
             match outcome {
                 Ok(whole) => watched.since = whole.then_some(now),
-                Err(refusal) => {
-                    *self.refused.entry(refusal).or_default() += 1;
-                    self.problem.get_or_insert_with(|| refusal.error(self.errno));
-                }
+                Err(refusal) => self.note(refusal),
             }
         }
+        self.assign_counters();
         last
     }
 
-    fn finish(&mut self, gone: &[String], last: &mut Round) {
+    fn note(&mut self, refusal: Refusal) {
+        *self.refused.entry(refusal).or_default() += 1;
+        self.problem.get_or_insert_with(|| refusal.error(self.errno));
+    }
+
+    fn refuse(&mut self, errno: Errno) -> Refusal {
+        self.errno = errno.raw_os_error();
+        Refusal::of(errno)
+    }
+
+    fn finish(&mut self, gone: &[String], last: &mut Rounds) {
         // The program that changes groups now may rely on the present ones: next time.
         let Ok(Some(_lock)) = self.tree.lock() else { return };
-        let domains = self.domains("");
+        let places = self.all_places();
         for path in gone {
             let Some(mut group) = self.groups.remove(path) else { continue };
-            for domain in &domains {
-                let value = self.value(path, *domain, "mbm_total_bytes");
-                take(&mut group, *domain, value, last);
+            for (quantity, place) in &places {
+                let value = self.value(path, *quantity, *place);
+                take(&mut group, (*quantity, *place), value, last.entry(*quantity).or_default());
             }
             match self.tree.remove(path) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -254,111 +234,6 @@ impl Monitor {
             // What remains is removed at the next start.
             let _ = self.tree.remove(&path);
         }
-    }
-
-    /// Puts a job's threads into groups of ours until no new one is found; whether all of them are. What they fork from then
-    /// on is born there.
-    fn put(&mut self, job: &Job) -> Result<bool, Refusal> {
-        for _ in 0..MOST_LOOKS {
-            let there = threads(&job.cgroup).map_err(|_| Refusal::Failed)?;
-            let mut missing = there;
-            for (path, _) in self.groups.iter().filter(|(_, group)| group.run == job.run) {
-                let tasks = self.tree.read(&format!("{path}/tasks")).unwrap_or_default();
-                // A list that is torn ends where it is torn: then a thread is put in once more, which changes nothing.
-                let _ = parse_pids(&tasks, |thread| {
-                    missing.remove(&thread);
-                });
-            }
-            if missing.is_empty() {
-                return Ok(true);
-            }
-            for thread in missing {
-                self.put_one(job, thread)?;
-            }
-        }
-        Ok(false)
-    }
-
-    fn put_one(&mut self, job: &Job, thread: u32) -> Result<(), Refusal> {
-        let Some(control) = self.control_of(thread)? else { return Ok(()) };
-        let id = job.id.map_or_else(|| "unknown".to_owned(), |id| id.0.to_string());
-        let name = below(&control, &format!("mon_groups/{PREFIX}{id}_{}", job.run.0));
-        let known = self.groups.iter().find(|(_, group)| group.run == job.run && group.control == control);
-        let path = match known {
-            Some((path, _)) => path.clone(),
-            None => self.make(name, job.run, control)?,
-        };
-        match self.tree.add_task(&path, thread) {
-            // Gone, or moved to another control group meanwhile: the next look finds it there.
-            Ok(()) | Err(Errno::SRCH | Errno::INVAL) => Ok(()),
-            Err(errno) => {
-                if matches!(errno, Errno::NOENT | Errno::NODEV) {
-                    // Another program removed the group.
-                    self.groups.remove(&path);
-                }
-                Err(self.refuse(errno))
-            }
-        }
-    }
-
-    fn refuse(&mut self, errno: Errno) -> Refusal {
-        self.errno = errno.raw_os_error();
-        Refusal::of(errno)
-    }
-
-    fn make(&mut self, path: String, run: JobRunId, control: String) -> Result<String, Refusal> {
-        let lock = self.tree.lock();
-        let _lock = lock.map_err(|errno| self.refuse(errno))?.ok_or(Refusal::Locked)?;
-        let fresh = match self.tree.make(&path) {
-            Ok(()) => true,
-            Err(Errno::EXIST) => false,
-            Err(errno) => return Err(self.refuse(errno)),
-        };
-        self.groups.insert(path.clone(), Group { run, control, counters: BTreeMap::new(), fresh });
-        Ok(path)
-    }
-
-    /// The control group of a thread; `None` when it is gone.
-    fn control_of(&mut self, thread: u32) -> Result<Option<String>, Refusal> {
-        let bytes = match self.files.read(&format!("proc/{thread}/cpu_resctrl_groups")) {
-            Ok(bytes) => bytes,
-            Err(ReadError::Gone) => {
-                let gone = self.files.stat_of(&format!("proc/{thread}")).is_err();
-                // The file is there since Linux 5.6.
-                return if gone { Ok(None) } else { self.search(thread) };
-            }
-            Err(_) => return Err(Refusal::Failed),
-        };
-        match parse_task_groups(bytes) {
-            // It ended while it was read.
-            _ if bytes.is_empty() => Ok(None),
-            Ok(Some(groups)) if groups.monitor.is_empty() || groups.monitor.starts_with(PREFIX) => {
-                Ok(Some(groups.control.to_owned()))
-            }
-            Ok(Some(_)) => Err(Refusal::Foreign),
-            Ok(None) | Err(_) => Err(Refusal::Failed),
-        }
-    }
-
-    /// The same from the groups' own lists; the root's, which is long, is not needed for that.
-    fn search(&self, thread: u32) -> Result<Option<String>, Refusal> {
-        let holds = |group: &str| {
-            let tasks = self.tree.read(&below(group, "tasks")).unwrap_or_default();
-            let mut found = false;
-            let _ = parse_pids(&tasks, |task| found |= task == thread);
-            found
-        };
-        let controls = self.controls().map_err(|_| Refusal::Failed)?;
-        for control in &controls {
-            let groups = below(control, "mon_groups");
-            for name in self.tree.directories(&groups).unwrap_or_default() {
-                if !name.starts_with(PREFIX) && holds(&format!("{groups}/{name}")) {
-                    return Err(Refusal::Foreign);
-                }
-            }
-        }
-        let control = controls.into_iter().skip(1).find(|control| holds(control));
-        Ok(Some(control.unwrap_or_default()))
     }
 }
 

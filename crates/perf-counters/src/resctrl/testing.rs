@@ -1,5 +1,7 @@
 //! A resctrl of plain files, in which the test does what the kernel does: groups get their files, a control group's numbers
-//! have its monitoring groups' in them, tasks are in one group, children are born into their parent's, and RMIDs run out.
+//! have its monitoring groups' in them as far as those are known, tasks are in one group, children are born into their parent's,
+//! RMIDs run out and keep what telemetry counted for them, and counters of bandwidth are assigned (fs/resctrl/rdtgroup.c,
+//! fs/resctrl/monitor.c).
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -8,6 +10,8 @@
     clippy::disallowed_methods,
     reason = "only tests use it: what fails here fails them"
 )]
+
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,27 +22,14 @@ use rustix::io::Errno;
 use test_machine::Machine;
 
 use super::tree::{Lock, Mounted, Tree};
+pub use state::{Assigned, State};
+use state::{EVENTS, is_control, parent};
 
-#[derive(Default)]
-pub struct State {
-    /// How many groups there may be beside those that are there.
-    pub rmids: usize,
-    pub domains: Vec<u32>,
-    /// Sub-NUMA clusters per domain.
-    pub clusters: u32,
-    /// By path; the root is empty.
-    pub groups: BTreeSet<String>,
-    /// Each task's group and the file of its cgroup.
-    tasks: BTreeMap<u32, (String, String)>,
-    /// What groups counted themselves.
-    bytes: BTreeMap<(String, u32), u64>,
-    /// What is read in place of a number.
-    pub instead: BTreeMap<(String, u32), &'static str>,
-    /// Children that are born while their parent is moved.
-    pub forks: BTreeMap<u32, u32>,
-    pub refuse_tasks: Option<Errno>,
-    /// Before Linux 5.6 a task does not say in which groups it is.
-    pub silent: bool,
+/// Writes a file that is not so yet.
+fn put(path: PathBuf, text: impl AsRef<[u8]>) {
+    if std::fs::read(&path).ok().as_deref() != Some(text.as_ref()) {
+        std::fs::write(path, text).unwrap();
+    }
 }
 
 /// Its clones are the same.
@@ -47,15 +38,6 @@ pub struct Fake {
     path: PathBuf,
     mounted: Mounted,
     pub state: Arc<Mutex<State>>,
-}
-
-/// The group above: of a monitoring group its control group, of a control group the root.
-fn parent(group: &str) -> String {
-    group.rsplit_once("mon_groups/").map_or("", |(control, _)| control.trim_end_matches('/')).to_owned()
-}
-
-fn is_control(group: &str) -> bool {
-    !group.contains("mon_groups/")
 }
 
 impl Fake {
@@ -72,6 +54,8 @@ impl Fake {
             rmids,
             domains: domains.to_vec(),
             groups: BTreeSet::from([String::new()]),
+            rmid: [(String::new(), 0)].into(),
+            identities: [(String::new(), 0)].into(),
             ..State::default()
         };
         let fake = Self {
@@ -92,13 +76,113 @@ impl Fake {
         self.path.join("sys/fs/resctrl").join(path)
     }
 
+    /// Counters of bandwidth are assigned from now on: so many in each domain. The root has some.
+    pub fn assigns(&self, counters: u64, on_mkdir: bool) -> &Self {
+        let mut state = self.state();
+        let free = state.domains.iter().map(|domain| (*domain, counters)).collect();
+        let mut assigned = Assigned { free, on_mkdir, ..Assigned::default() };
+        for event in EVENTS {
+            assigned.assign("", event).unwrap();
+        }
+        state.assigned = Some(assigned);
+        drop(state);
+        let info = |file: &str, text: &str| std::fs::write(self.at("info/L3_MON").join(file), text).unwrap();
+        info("mbm_assign_mode", "[mbm_event]\ndefault\n");
+        info("mbm_assign_on_mkdir", if on_mkdir { "1\n" } else { "0\n" });
+        let all: Vec<String> =
+            self.state().domains.iter().map(|domain| format!("{domain}={counters}")).collect();
+        info("num_mbm_cntrs", &format!("{}\n", all.join(";")));
+        let configs = self.at("info/L3_MON/event_configs/mbm_total_bytes");
+        std::fs::create_dir_all(&configs).unwrap();
+        std::fs::write(configs.join("event_filter"), "local_reads,remote_reads,dirty_victim_writes_all\n")
+            .unwrap();
+        self.render();
+        self
+    }
+
+    /// These packages have Intel's telemetry, in which the machine has run for a while.
+    pub fn has_telemetry(&self, packages: &[u32]) -> &Self {
+        let info = self.at("info/PERF_PKG_MON");
+        std::fs::create_dir_all(&info).unwrap();
+        std::fs::write(info.join("mon_features"), "core_energy\nactivity\nuops_retired\n").unwrap();
+        std::fs::write(info.join("num_rmids"), "96\n").unwrap();
+        let mut state = self.state();
+        state.packages = packages.to_vec();
+        for package in packages {
+            state.telemetry.insert((0, *package), (5_000_000_000, 3_000_000));
+        }
+        drop(state);
+        self.render();
+        self
+    }
+
+    /// A task has cores spend so much energy, microjoules; its activity is a thousandth.
+    pub fn spends(&self, task: u32, package: u32, microjoules: u64) -> &Self {
+        let mut state = self.state();
+        let rmid = state.rmid[&state.tasks[&task].0];
+        let (energy, activity) = state.telemetry.entry((rmid, package)).or_default();
+        (*energy, *activity) = (*energy + microjoules, *activity + microjoules / 1000);
+        drop(state);
+        self.render();
+        self
+    }
+
+    /// The file system goes with its groups, or is there again.
+    pub fn is_mounted(&self, mounted: bool) -> &Self {
+        let (here, away) = (self.at(""), self.path.join("sys/fs/away"));
+        if mounted {
+            std::fs::remove_dir(&here).unwrap();
+            std::fs::rename(away, here).unwrap();
+        } else {
+            let groups: Vec<String> =
+                self.state().groups.iter().filter(|group| !group.is_empty()).cloned().collect();
+            for group in &groups {
+                self.site_removes(group);
+            }
+            std::fs::rename(&here, away).unwrap();
+            std::fs::create_dir(here).unwrap();
+        }
+        self.state().unmounted = !mounted;
+        self.render();
+        self
+    }
+
     /// A control group or a monitoring group of the site's.
     pub fn site_makes(&self, group: &str) -> &Self {
         std::fs::create_dir_all(self.at(group)).unwrap();
         if is_control(group) {
             std::fs::create_dir_all(self.at(group).join("mon_groups")).unwrap();
         }
-        self.state().groups.insert(group.to_owned());
+        self.state().add(group);
+        self.render();
+        self
+    }
+
+    /// Somebody removes a group, whoever made it.
+    pub fn site_removes(&self, group: &str) -> &Self {
+        if self.state().take_away(group) {
+            std::fs::remove_dir_all(self.at(group)).unwrap();
+            self.render();
+        }
+        self
+    }
+
+    /// Another program moves a monitoring group, with its tasks and counts, below another control group.
+    pub fn site_moves_group(&self, group: &str, to: &str) -> &Self {
+        std::fs::rename(self.at(group), self.at(to)).unwrap();
+        let mut state = self.state();
+        state.groups.remove(group);
+        state.groups.insert(to.to_owned());
+        let rmid = state.rmid.remove(group).unwrap();
+        state.rmid.insert(to.to_owned(), rmid);
+        let identity = state.identities.remove(group).unwrap();
+        state.identities.insert(to.to_owned(), identity);
+        let all = std::mem::take(&mut state.bytes).into_iter();
+        state.bytes = all
+            .map(|((of, domain), bytes)| ((if of == group { to.to_owned() } else { of }, domain), bytes))
+            .collect();
+        state.tasks.values_mut().filter(|(of, _)| of == group).for_each(|(of, _)| *of = to.to_owned());
+        drop(state);
         self.render();
         self
     }
@@ -135,7 +219,12 @@ impl Fake {
     /// A task moves memory.
     pub fn moves(&self, task: u32, domain: u32, bytes: u64) -> &Self {
         let group = self.state().tasks[&task].0.clone();
-        *self.state().bytes.entry((group, domain)).or_default() += bytes;
+        let mut state = self.state();
+        let counter = (group.clone(), EVENTS[0], domain);
+        if state.assigned.as_ref().is_none_or(|assigned| assigned.counters.contains(&counter)) {
+            *state.bytes.entry((group, domain)).or_default() += bytes;
+        }
+        drop(state);
         self.render();
         self
     }
@@ -152,29 +241,47 @@ impl Fake {
     /// Writes all files.
     pub fn render(&self) {
         let state = self.state();
-        let own =
-            |group: &str, domain: u32| state.bytes.get(&(group.to_owned(), domain)).copied().unwrap_or(0);
-        for group in &state.groups {
+        for group in state.groups.iter().filter(|_| !state.unmounted) {
             let of = |task: &&u32| state.tasks[*task].0 == *group;
             let tasks: String = state.tasks.keys().filter(of).map(|task| format!("{task}\n")).collect();
-            std::fs::write(self.at(group).join("tasks"), tasks).unwrap();
+            put(self.at(group).join("tasks"), tasks);
             for domain in &state.domains {
-                let below = state
-                    .groups
-                    .iter()
-                    .filter(|other| is_control(group) && !is_control(other) && parent(other) == *group);
-                let sum: u64 = own(group, *domain) + below.map(|other| own(other, *domain)).sum::<u64>();
-                let instead = state.instead.get(&(group.clone(), *domain));
-                let value = instead.map_or_else(|| format!("{sum}\n"), |word| format!("{word}\n"));
+                let value = state.bytes_of(group, *domain) + "\n";
+                let own = state.bytes.get(&(group.clone(), *domain)).copied().unwrap_or(0);
                 let dir = self.at(group).join(format!("mon_data/mon_L3_{domain:02}"));
                 std::fs::create_dir_all(&dir).unwrap();
-                std::fs::write(dir.join("mbm_total_bytes"), &value).unwrap();
-                std::fs::write(dir.join("llc_occupancy"), format!("{}\n", sum / 10)).unwrap();
+                put(dir.join("mbm_total_bytes"), &value);
+                put(dir.join("llc_occupancy"), format!("{}\n", own / 10));
                 for cluster in 0..state.clusters {
                     let sub = dir.join(format!("mon_sub_L3_{:02}", domain * state.clusters + cluster));
                     std::fs::create_dir_all(&sub).unwrap();
-                    std::fs::write(sub.join("mbm_total_bytes"), &value).unwrap();
+                    put(sub.join("mbm_total_bytes"), &value);
                 }
+            }
+            for package in &state.packages {
+                let dir = self.at(group).join(format!("mon_data/mon_PERF_PKG_{package:02}"));
+                std::fs::create_dir_all(&dir).unwrap();
+                let [energy, activity] = state.telemetry_of(group, *package);
+                put(dir.join("core_energy"), energy + "\n");
+                put(dir.join("activity"), activity + "\n");
+                put(dir.join("uops_retired"), "1234\n");
+            }
+            if let Some(assigned) = &state.assigned {
+                let list: String = EVENTS
+                    .iter()
+                    .map(|event| {
+                        let states = state.domains.iter().map(|domain| {
+                            let there = assigned.counters.contains(&(group.clone(), *event, *domain));
+                            format!("{domain}={}", if there { 'e' } else { '_' })
+                        });
+                        format!("{event}:{}\n", states.collect::<Vec<_>>().join(";"))
+                    })
+                    .collect();
+                put(self.at(group).join("mbm_L3_assignments"), list);
+                let free: Vec<String> =
+                    assigned.free.iter().map(|(domain, free)| format!("{domain}={free}")).collect();
+                let file = self.at("info/L3_MON/available_mbm_cntrs");
+                put(file, format!("{}\n", free.join(";")));
             }
         }
         let mut cgroups: BTreeMap<&str, String> = BTreeMap::new();
@@ -187,13 +294,13 @@ impl Fake {
                 None => (group.as_str(), ""),
             };
             let control = if control.is_empty() { "/" } else { control };
+            let (control, monitor) = if state.unmounted { ("", "") } else { (control, monitor) };
             if !state.silent {
-                std::fs::write(process.join("cpu_resctrl_groups"), format!("res:{control}\nmon:{monitor}\n"))
-                    .unwrap();
+                put(process.join("cpu_resctrl_groups"), format!("res:{control}\nmon:{monitor}\n"));
             }
         }
         for (file, tasks) in cgroups {
-            std::fs::write(self.path.join(file), tasks).unwrap();
+            put(self.path.join(file), tasks);
         }
     }
 }
@@ -237,22 +344,44 @@ impl Tree for Fake {
         }
         state.rmids = state.rmids.checked_sub(1).ok_or(Errno::NOSPC)?;
         self.mounted.make(group)?;
-        state.groups.insert(group.to_owned());
+        state.add(group);
         drop(state);
         self.render();
         Ok(())
     }
 
+    fn assign(&self, group: &str) -> Result<(), Errno> {
+        let mut state = self.state();
+        if !state.groups.contains(group) {
+            return Err(Errno::NOENT);
+        }
+        let assigned = state.assigned.as_mut().ok_or(Errno::INVAL)?;
+        assigned.unassign(group, &EVENTS[1..]);
+        let mut outcome = Ok(());
+        let mut given = Vec::new();
+        // As the kernel does it: domain by domain, up to the first that has none.
+        match assigned.assign(group, EVENTS[0]) {
+            Ok(domains) => given = domains,
+            Err(errno) => outcome = Err(errno),
+        }
+        for domain in given {
+            state.bytes.remove(&(group.to_owned(), domain));
+        }
+        drop(state);
+        self.render();
+        outcome
+    }
+
+    fn identity(&self, group: &str) -> Option<u64> {
+        self.state().identities.get(group).copied()
+    }
+
     fn remove(&self, group: &str) -> Result<(), Errno> {
         let mut state = self.state();
-        if !state.groups.remove(group) {
+        if !state.take_away(group) {
             return Err(Errno::NOENT);
         }
         state.rmids += 1;
-        state.bytes.retain(|(of, _), _| of != group);
-        for (of, _) in state.tasks.values_mut().filter(|(of, _)| of == group) {
-            *of = parent(group);
-        }
         std::fs::remove_dir_all(self.at(group)).unwrap();
         drop(state);
         self.render();

@@ -24,6 +24,11 @@ pub trait Tree: Send {
     fn add_task(&self, group: &str, task: u32) -> Result<(), Errno>;
     /// Makes a group.
     fn make(&self, group: &str) -> Result<(), Errno>;
+    /// Assigns a counter to the bytes of a group in each domain (`mbm_event` mode). Where one domain has none, others may have got
+    /// theirs.
+    fn assign(&self, group: &str) -> Result<(), Errno>;
+    /// What distinguishes a group from one that was there before under the same name.
+    fn identity(&self, group: &str) -> Option<u64>;
     /// Removes a group; its tasks become its parent's.
     fn remove(&self, group: &str) -> Result<(), Errno>;
     /// Takes the lock that programs hold while they change groups; `None` when another one has it. Never waits.
@@ -73,6 +78,20 @@ impl Tree for Mounted {
 
     fn make(&self, group: &str) -> Result<(), Errno> {
         mkdirat(self.opened()?, group, Mode::from_raw_mode(0o755))
+    }
+
+    fn assign(&self, group: &str) -> Result<(), Errno> {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = openat(self.opened()?, format!("{group}/mbm_L3_assignments"), flags, Mode::empty())?;
+        // It would take a second counter, and is not read. Not every CPU has it.
+        let _ = rustix::io::write(file.as_fd(), b"mbm_local_bytes:*=_\n");
+        rustix::io::write(file.as_fd(), b"mbm_total_bytes:*=e\n").map(drop)
+    }
+
+    fn identity(&self, group: &str) -> Option<u64> {
+        let root = self.root().ok()?;
+        let stat = if group.is_empty() { root.stat() } else { root.stat_of(group) };
+        stat.ok().map(|stat| stat.inode)
     }
 
     fn remove(&self, group: &str) -> Result<(), Errno> {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use worker_threads::spread;
 
 /// Why the counters are yielded. Reasons are independent: the counters come back when none is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,7 +56,7 @@ pub struct OwnershipStatus {
 
 /// What holds counters.
 ///
-/// Called one switch after the other, under the ownership's lock of turns. May call everything but a switch.
+/// Called one switch after the other, under the ownership's lock of turns; all are released at once. May call everything but a switch.
 pub trait CounterUser: Send + Sync {
     /// Releases all counters, with a last reading. None is open when it returns `true`, and none is opened until
     /// [`CounterUser::resume`]: code that opens counters checks [`CounterOwnership::is_yielded`] before each, holding
@@ -185,8 +186,14 @@ impl CounterOwnership {
             state.held_up = true;
             (state.current_users(), again)
         };
-        let held_up =
-            counter_users.iter().filter(|counter_user| !guarded(|| counter_user.release())).count() > 0;
+        // At once: one whose reading hangs holds up no other.
+        let (held_up, threads) = (AtomicBool::new(false), counter_users.len());
+        spread("release", counter_users, threads, |counter_user| {
+            if !guarded(|| counter_user.release()) {
+                held_up.store(true, Ordering::SeqCst);
+            }
+        });
+        let held_up = held_up.into_inner();
         if held_up && !again {
             tracing::warn!("some hardware counters are open still: a reading of them hangs");
         }
@@ -220,6 +227,10 @@ impl CounterOwnership {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
+    use jobledger_testkit::wait::LONGEST;
+
     use super::*;
 
     #[derive(Default)]
@@ -352,6 +363,32 @@ mod tests {
         assert!(ownership.yield_for(Reason::Order));
         assert_eq!(double.0.lock().len(), 3, "and not once more than is needed");
         assert_eq!(ownership.ownership_status().yields, 1);
+    }
+
+    /// Releases when another one has.
+    struct Behind {
+        released: Mutex<mpsc::Receiver<()>>,
+        own: mpsc::Sender<()>,
+    }
+
+    impl CounterUser for Behind {
+        fn release(&self) -> bool {
+            self.own.send(()).is_ok() && self.released.lock().recv_timeout(LONGEST).is_ok()
+        }
+
+        fn resume(&self) {}
+    }
+
+    #[test]
+    fn nobody_waits_for_another_ones_release() {
+        let ownership = CounterOwnership::default();
+        let ((own, released), (others, here)) = (mpsc::channel(), mpsc::channel());
+        let behind = |released, own| -> Arc<dyn CounterUser> {
+            Arc::new(Behind { released: Mutex::new(released), own })
+        };
+        let both = [behind(released, others), behind(here, own)];
+        both.iter().for_each(|counter_user| ownership.take_part(counter_user));
+        assert!(ownership.yield_for(Reason::Lock));
     }
 
     /// Takes a while, and queries the ownership while it is notified, as a collector may on another thread with its

@@ -9,8 +9,12 @@ const LIMITS: PlausibilityLimits =
     PlausibilityLimits { instructions_per_cycle: 8.0, flops_per_cycle: Some(16.0) };
 
 fn group(name: &str, quantities: &[Quantity]) -> Group {
-    let event =
-        |quantity: &Quantity| Event { name: "event".into(), quantity: *quantity, attr: Attr::default() };
+    let event = |quantity: &Quantity| Event {
+        name: "event".into(),
+        quantity: *quantity,
+        attr: Attr::default(),
+        minus: false,
+    };
     Group { name: name.into(), hardware: true, cpus: None, events: quantities.iter().map(event).collect() }
 }
 
@@ -42,6 +46,65 @@ fn counts_are_scaled_by_the_time_in_which_they_were_counted() {
     );
     assert_eq!(look(&group, &last, &last), (counted(0, 0), vec![0, 0]), "nobody ran");
     assert_eq!(look(&group, &last, &reading(300, 100, &[1000, 10])).0, Interval::Waiting, "not its turn yet");
+    let moment = look(&group, &last, &reading(10_099, 199, &[1010, 10]));
+    assert_eq!(moment.0, Interval::Waiting, "99 of 9999 ns are no sample of it");
+    let enough = look(&group, &last, &reading(10_100, 200, &[1010, 10]));
+    assert_eq!(enough, (counted(10_000, 100), vec![1000, 0]));
+}
+
+/// A64FX: of the refills of L2 those that are none.
+fn difference() -> Group {
+    let loads = Quantity::MemoryLoads { each: 256 };
+    let mut group = group("memory", &[Quantity::Cycles, loads, loads, loads]);
+    for (at, event) in group.events.iter_mut().enumerate() {
+        (event.attr, event.minus) = (Attr::new(8, at as u64), at > 1);
+    }
+    group
+}
+
+#[test]
+fn what_is_counted_beside_loads_is_taken_off_and_never_more() {
+    let group = difference();
+    let last = reading(100, 100, &[0, 10, 0, 5]);
+    let now = reading(300, 300, &[9, 110, 20, 15]);
+    assert_eq!(look(&group, &last, &now).1, [9, 70, 0, 0]);
+    let turns = reading(300, 150, &[9, 110, 20, 15]);
+    assert_eq!(look(&group, &last, &turns).1, [36, 280, 0, 0], "scaled as one");
+    let more = reading(300, 300, &[9, 20, 6, 11]);
+    assert_eq!(look(&group, &last, &more).1, [9, 0, 0, 0], "never below zero");
+    let plan = plan(vec![group]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    tally.opened(0);
+    tally.add(&layout, 0, (200, 200), &look(&plan.groups[0], &last, &now).1);
+    let published: Vec<_> = tally.quantities(&layout).collect();
+    assert_eq!(published, [(Quantity::Cycles, 9), (Quantity::MemoryLoads { each: 256 }, 70 * 256)]);
+}
+
+#[test]
+fn a_difference_of_events_that_take_turns_with_each_other_is_not_published() {
+    let mut whole = difference();
+    let mut part = whole.clone();
+    part.events.drain(1..3);
+    whole.events.pop();
+    let plan = plan(vec![whole, part]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    for (number, counts) in [(0, vec![1, 5, 0]), (1, vec![1, 0])] {
+        tally.opened(number);
+        tally.add(&layout, number, (9, 9), &counts);
+    }
+    let published: Vec<_> = tally.quantities(&layout).map(|(quantity, _)| quantity).collect();
+    assert_eq!(published, [Quantity::Cycles]);
+}
+
+/// A program that switches all the time: a sixth of it is the kernel's work at switches.
+#[test]
+fn counts_of_the_kernels_own_events_are_exact() {
+    let mut group = group("software", &[Quantity::ContextSwitches]);
+    group.hardware = false;
+    let (interval, counts) = look(&group, &reading(0, 0, &[0]), &reading(1200, 1000, &[468]));
+    assert_eq!((interval, counts), (Interval::Counted { enabled: 1200, running: 1200 }, vec![468]));
 }
 
 #[test]
@@ -92,6 +155,42 @@ fn a_quantity_is_taken_from_the_first_group_that_has_it() {
     let quantities_counted: Vec<_> = tally.quantities(&layout).collect();
     assert_eq!(quantities_counted, [(Quantity::Cycles, 1000), (FMA, 40), (Quantity::Branches, 7)]);
     assert_eq!(tally.covered(), 100);
+}
+
+/// Readings of slots are not published themselves; what is made of them is, and of two kinds of cores added up.
+#[test]
+fn categories_of_slots_are_counted_interval_by_interval() {
+    use crate::{SlotCategory, SlotPart};
+    let part = |part| Quantity::TopDown { part, slots: 6 };
+    let readings =
+        [Quantity::Cycles, part(SlotPart::Retiring), part(SlotPart::Frontend), part(SlotPart::Backend)];
+    let plan = plan(vec![group("topdown", &readings)]);
+    let layout = Layout::new(&plan);
+    let mut tally = Tally::new(&layout);
+    tally.opened(0);
+    let mut count = |last: &Reading, now: &Reading| {
+        let (interval, scaled) = look(&plan.groups[0], last, now);
+        let Interval::Counted { enabled, running } = interval else { panic!("{interval:?}") };
+        tally.add(&layout, 0, (enabled, running), &scaled);
+        tally.quantities(&layout).collect::<Vec<_>>()
+    };
+    let slots = |category, slots| (Quantity::PipelineSlots(category), slots);
+    let begin = reading(0, 0, &[0, 0, 0, 0]);
+    let first = reading(100, 50, &[1000, 2000, 500, 3000]);
+    assert_eq!(
+        count(&begin, &first),
+        [
+            (Quantity::Cycles, 2000),
+            slots(SlotCategory::Retiring, 4000),
+            slots(SlotCategory::BadSpeculation, 1000),
+            slots(SlotCategory::Frontend, 1000),
+            slots(SlotCategory::Backend, 6000),
+        ],
+        "it had its turn half of the time"
+    );
+    let second = reading(200, 150, &[2000, 2000, 500, 9000]);
+    let sum: u64 = count(&first, &second).iter().skip(1).map(|(_, slots)| slots).sum();
+    assert_eq!(sum, 6 * 3000, "all slots of all cycles");
 }
 
 /// Some quantities are the sum of several events, which may be in several groups.

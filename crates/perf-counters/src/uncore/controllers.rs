@@ -1,6 +1,7 @@
 //! The memory controllers of this machine: found, opened, read, released.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cpu_topology::Topology;
 use cpu_topology::microarchitecture::{Microarchitectures, parse_cpuinfo};
@@ -25,8 +26,8 @@ pub struct Found {
     pub events: usize,
     /// Hardware counters per box; `None` where that is not known, and for those that count by themselves.
     pub counters: Option<u32>,
-    /// Whether what the events mean is documented.
-    pub verified: bool,
+    /// Why its bytes are not certain; `None` where what the events mean is documented.
+    pub unverified: Option<Arc<str>>,
 }
 
 /// A source that this machine has.
@@ -64,6 +65,12 @@ fn encode(event: &super::table::Event, pmu: &Pmu, files: &mut NodeFiles) -> Opti
     attrs.filter(|attrs| !attrs.is_empty())
 }
 
+/// Whether a socket is several NUMA nodes: the firmware has divided its memory (AMD's NPS2 and NPS4), or has made a node of each L3
+/// cache, which sysfs does not distinguish.
+fn divided(topology: &Topology) -> bool {
+    topology.sockets.values().any(|socket| socket.nodes.len() > 1)
+}
+
 /// The source on this machine; `None` where it has none of these PMUs, or one of them that cannot be asked.
 fn look_for(
     source: &Source,
@@ -71,6 +78,9 @@ fn look_for(
     topology: &Topology,
     files: &mut NodeFiles,
 ) -> Option<Candidate> {
+    if source.undivided.is_some() && divided(topology) {
+        return None;
+    }
     if source.needs.as_ref().is_some_and(|path| files.stat_of(&format!("sys/{path}")).is_err()) {
         return None;
     }
@@ -95,7 +105,7 @@ fn look_for(
         pmu: source.pmu.clone(),
         events,
         counters: source.counters,
-        verified: source.verified,
+        unverified: source.why_unverified(divided(topology)).cloned(),
     };
     (!places.is_empty()).then_some(Candidate { found, places })
 }
@@ -126,6 +136,12 @@ impl Controllers {
             }
         }
         if kinds.is_empty() {
+            let here = |source: &&&Source| names.iter().any(|name| source.is(name));
+            let mut here = sources.values().flatten().filter(here);
+            if let Some(why) = here.find_map(|source| source.undivided.as_ref()).filter(|_| divided(topology))
+            {
+                return Err(unsupported(format!("sockets that are one NUMA node each (NPS1): {why}")));
+            }
             let patterns: Vec<&str> = sources.values().flatten().map(|source| source.pmu.as_str()).collect();
             let needs = format!(
                 "the kernel's PMUs of {name}'s memory controllers ({}), which virtual machines do not have",

@@ -1,6 +1,7 @@
 //! data/memory_controllers.yaml: which PMUs count memory traffic, and what their events mean.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
@@ -102,15 +103,20 @@ pub(super) struct Source {
     #[serde(rename = "where")]
     pub(super) needs: Option<String>,
     pub(super) events: Vec<Event>,
-    #[serde(default = "yes")]
-    pub(super) verified: bool,
-}
-
-fn yes() -> bool {
-    true
+    /// Why its bytes are not certain.
+    unverified: Option<Arc<str>>,
+    /// The same where a socket is several NUMA nodes.
+    unverified_if_divided: Option<Arc<str>>,
+    /// Why it is not taken there.
+    pub(super) undivided: Option<String>,
 }
 
 impl Source {
+    /// Why its bytes are not certain on a machine whose sockets are one NUMA node each, or more (`divided`).
+    pub(super) fn why_unverified(&self, divided: bool) -> Option<&Arc<str>> {
+        self.unverified_if_divided.as_ref().filter(|_| divided).or(self.unverified.as_ref())
+    }
+
     /// Whether a PMU's name is of the pattern.
     pub(super) fn is(&self, name: &str) -> bool {
         const DIGITS: &str = "[0-9]+";
@@ -210,6 +216,7 @@ mod tests {
             "amd_df" => &[("event", "config:0-7,32-35,59-60"), ("umask", "config:8-15")],
             "amd_umc_[0-9]+" => &[("event", "config:0-7"), ("rdwrmask", "config:8-9")],
             "nvidia_scf_pmu_[0-9]+" => &[("event", "config:0-31")],
+            "nvidia_ucf_pmu_[0-9]+" => &[("event", "config:0-31"), ("dst_loc_cmem", "config1:8")],
             "uncore_imc_[0-9]+" | "uncore_hbm_[0-9]+" | "uncore_edc_eclk_[0-9]+" => {
                 &[("event", "config:0-7"), ("umask", "config:8-15")]
             }
@@ -225,7 +232,7 @@ mod tests {
             "counters={} where={}{}",
             source.counters.map_or_else(|| "-".to_owned(), |counters| counters.to_string()),
             source.needs.as_deref().unwrap_or("-"),
-            if source.verified { "" } else { " unverified" }
+            if source.unverified.is_none() { "" } else { " unverified" }
         );
         let boxes = source.pmu.replace("[0-9]+", "N");
         let line = |config: String| {
@@ -235,7 +242,13 @@ mod tests {
         if encodings.is_empty() {
             return line("-".to_owned());
         }
-        encodings.into_iter().map(|terms| line(format!("{:#x}", pmu.encode(terms).unwrap().config))).collect()
+        let code = |terms| {
+            let attr = pmu.encode(terms).unwrap();
+            let filter =
+                if attr.config1 == 0 { String::new() } else { format!(" config1={:#x}", attr.config1) };
+            line(format!("{:#x}{filter}", attr.config))
+        };
+        encodings.into_iter().map(code).collect()
     }
 
     /// tests/pmu_oracle asks others about these codes.
@@ -285,7 +298,9 @@ mod tests {
             counters: None,
             needs: None,
             events: Vec::new(),
-            verified: true,
+            unverified: None,
+            unverified_if_divided: None,
+            undivided: None,
         };
         let imc = source("uncore_imc_[0-9]+");
         assert!(imc.is("uncore_imc_0") && imc.is("uncore_imc_15"));

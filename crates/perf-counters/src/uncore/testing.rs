@@ -108,6 +108,13 @@ pub struct Fake {
     idle: bool,
 }
 
+impl Fake {
+    /// Counts more.
+    pub fn gains(&mut self, more: u64) {
+        self.count.value += more;
+    }
+}
+
 /// Opens whatever it is asked for, unless a test says otherwise. Its clones are the same.
 #[derive(Clone, Default)]
 pub struct Hardware {

@@ -17,6 +17,8 @@ pub enum Refusal {
     Locked,
     /// A thread is in another program's monitoring group.
     Foreign,
+    /// No counter is free for the bytes of a job's group (`mbm_event` mode).
+    NoCounter,
     /// Anything else.
     Failed,
 }
@@ -29,6 +31,7 @@ impl Refusal {
             Self::Denied => "denied",
             Self::Locked => "locked",
             Self::Foreign => "foreign",
+            Self::NoCounter => "no_counter",
             Self::Failed => "failed",
         }
     }
@@ -50,6 +53,9 @@ impl Refusal {
             }
             Self::Locked => "the lock on /sys/fs/resctrl, which another program holds",
             Self::Foreign => "jobs' tasks that are in no monitoring group of somebody else",
+            Self::NoCounter => {
+                "free counters of memory bandwidth (available_mbm_cntrs); other groups have them, and a job without one has no bytes"
+            }
             Self::Failed => {
                 return SourceError::Io { file: WHAT, error: ReadError::Io(errno) };
             }

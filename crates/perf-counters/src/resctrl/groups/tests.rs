@@ -1,3 +1,7 @@
+mod assigned;
+mod others;
+mod telemetry;
+
 use std::collections::BTreeMap;
 
 use rustix::fs::{FlockOperation, flock};
@@ -14,6 +18,9 @@ struct Node {
     /// What was charged to jobs and left unattributed, by domain.
     jobs: BTreeMap<(u64, u32), u64>,
     unattributed: BTreeMap<u32, u64>,
+    /// The same of telemetry, by quantity.
+    measured: BTreeMap<(Quantity, u64, u32), u64>,
+    rest: BTreeMap<(Quantity, u32), u64>,
     began: Instant,
 }
 
@@ -34,6 +41,8 @@ impl Node {
             monitor,
             jobs: BTreeMap::new(),
             unattributed: BTreeMap::new(),
+            measured: BTreeMap::new(),
+            rest: BTreeMap::new(),
             began: Instant::now(),
         }
     }
@@ -59,13 +68,41 @@ impl Node {
     fn follow_at(&mut self, ids: &[u32], seconds: u64) {
         let jobs: Vec<Job> = ids.iter().map(|id| self.job(*id)).collect();
         let last = self.monitor.follow(&jobs, self.began + Duration::from_secs(seconds));
-        self.charge(&last);
+        last.get(&Quantity::Bytes).iter().for_each(|round| self.charge(round));
+        self.charge_telemetry(&last);
     }
 
     fn read(&mut self) -> Round {
         let round = self.monitor.read();
         self.charge(&round);
         round
+    }
+
+    fn charge_telemetry(&mut self, rounds: &Rounds) {
+        for (quantity, round) in rounds.iter().filter(|(quantity, _)| **quantity != Quantity::Bytes) {
+            for (run, package, amount) in &round.jobs {
+                *self.measured.entry((*quantity, run.0, *package)).or_default() += amount;
+            }
+            for (package, amount) in &round.unattributed {
+                *self.rest.entry((*quantity, *package)).or_default() += amount;
+            }
+        }
+    }
+
+    fn measure(&mut self) -> Round {
+        let mut rounds = self.monitor.read_telemetry();
+        self.charge_telemetry(&rounds);
+        rounds.remove(&Quantity::CoreEnergy).unwrap()
+    }
+
+    /// Microjoules of a job.
+    fn energy(&self, id: u32, package: u32) -> Option<u64> {
+        self.measured.get(&(Quantity::CoreEnergy, u64::from(id) * 10, package)).copied()
+    }
+
+    /// Microjoules of no job.
+    fn rest(&self, package: u32) -> Option<u64> {
+        self.rest.get(&(Quantity::CoreEnergy, package)).copied()
     }
 
     fn of(&self, id: u32, domain: u32) -> Option<u64> {
@@ -250,6 +287,26 @@ fn what_the_hardware_does_not_know_is_absent_and_never_made_up_later() {
     node.fake.state().instead.insert((GROUP_7.to_owned(), 0), "Unassigned");
     node.fake.render();
     assert!(!node.read().whole.contains(&0));
+}
+
+/// AMD without ABMC: the first readings of a new group are "Unavailable" (fs/resctrl/monitor.c, `mon_event_count`).
+#[test]
+fn the_first_number_of_a_new_group_is_all_that_it_counted() {
+    let mut node = Node::new(&[0], 8);
+    node.fake.spawn(70, "job_7", "");
+    node.fake.state().instead.insert((GROUP_7.to_owned(), 0), "Unavailable");
+    node.follow(&[7]);
+    node.fake.moves(70, 0, 30);
+    let round = node.read();
+    assert_eq!((node.of(7, 0), round.read.len(), round.whole.len()), (None, 0, 0), "absent, and not 0");
+    node.fake.state().instead.clear();
+    node.fake.moves(70, 0, 4);
+    let round = node.read();
+    assert_eq!((node.of(7, 0), round.read.len()), (Some(34), 1));
+    assert!(round.whole.contains(&0) && round.began.is_empty());
+    node.fake.moves(70, 0, 2).moves(1, 0, 5);
+    node.read();
+    assert_eq!((node.of(7, 0), node.unattributed[&0]), (Some(36), 5));
 }
 
 #[test]

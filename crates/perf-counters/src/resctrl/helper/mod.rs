@@ -2,8 +2,8 @@
 //!
 //! Only root may move others' tasks into a group, and no capability stands for it (fs/resctrl/rdtgroup.c,
 //! `rdtgroup_task_write_permission`). The exporter shall not be root, so its helper is: without any capability, with files below
-//! `/sys/fs/resctrl` alone (Landlock), and with some twenty system calls. It makes and removes monitoring groups with our prefix
-//! and puts tasks into them, and nothing else. Reading is the exporter's own matter.
+//! `/sys/fs/resctrl` alone (Landlock), and with some twenty system calls. It makes and removes monitoring groups with our prefix,
+//! puts tasks into them and assigns counters to them, and nothing else. Reading is the exporter's own matter.
 
 pub mod protocol;
 mod serve;
@@ -143,6 +143,14 @@ impl Tree for Helped {
 
     fn make(&self, group: &str) -> Result<(), Errno> {
         self.helper.lock().order(Act::Make, group)
+    }
+
+    fn assign(&self, group: &str) -> Result<(), Errno> {
+        self.helper.lock().order(Act::Assign, group)
+    }
+
+    fn identity(&self, group: &str) -> Option<u64> {
+        self.mounted.identity(group)
     }
 
     fn remove(&self, group: &str) -> Result<(), Errno> {

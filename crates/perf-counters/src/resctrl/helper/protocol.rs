@@ -23,6 +23,8 @@ pub enum Act {
     Remove,
     /// Put this task into it.
     Add(u32),
+    /// Assign a counter to its bytes.
+    Assign,
 }
 
 /// An order.
@@ -61,6 +63,7 @@ impl Order {
             Act::Make => (1, 0),
             Act::Remove => (2, 0),
             Act::Add(task) => (3, task),
+            Act::Assign => (4, 0),
         };
         let head = [ORDER, act, 0, 0];
         let message =
@@ -78,6 +81,7 @@ impl Order {
                 ([ORDER, 2, 0, 0], 0) => Act::Remove,
                 // 0 would be the writer itself (fs/resctrl/rdtgroup.c, `rdtgroup_move_task`).
                 ([ORDER, 3, 0, 0], 1..) => Act::Add(task),
+                ([ORDER, 4, 0, 0], 0) => Act::Assign,
                 _ => return None,
             };
             let group = std::str::from_utf8(message.get(12..)?).ok()?.to_owned();
@@ -173,6 +177,11 @@ mod tests {
         let bytes = [&[0xd4, 3, 0, 0, 1, 2, 3, 4, 9, 0, 0, 0][..], group.as_bytes()].concat();
         assert_eq!(order.write(), Some(bytes.clone()));
         assert_eq!(Order::parse(&bytes), Ok(order));
+        let assign = [&[0xd4, 4, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0][..], group.as_bytes()].concat();
+        let order = Order { act: Act::Assign, ..Order::parse(&bytes).unwrap() };
+        assert_eq!((order.write(), Order::parse(&assign)), (Some(assign.clone()), Ok(order)));
+        let with_a_number = [&[0xd4, 4, 0, 0, 1, 2, 3, 4, 9, 0, 0, 0][..], group.as_bytes()].concat();
+        assert_eq!(Order::parse(&with_a_number), Err(Malformed), "what is written is the helper's to say");
         let nobody = [&[0xd4, 3, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0][..], group.as_bytes()].concat();
         assert_eq!(Order::parse(&nobody), Err(Malformed), "task 0 is the helper");
         assert_eq!(Order { number: 1, act: Act::Make, group: "gold".to_owned() }.write(), None);

@@ -24,6 +24,7 @@ pub(super) fn serve(socket: BorrowedFd<'_>, tree: &Mounted) {
             Act::Make => tree.make(&order.group),
             Act::Remove => tree.remove(&order.group),
             Act::Add(task) => tree.add_task(&order.group, task),
+            Act::Assign => tree.assign(&order.group),
         };
         let answer = Answer { number: order.number, outcome }.write();
         loop {

@@ -55,7 +55,7 @@ fn ice_lake_has_two_events_per_channel_and_socket() {
     assert_eq!(readings[&(Some(0), "dram", "write")], grown(0));
     assert_eq!(readings[&(Some(1), "dram", "write")], grown(192));
     let found: Vec<_> = controllers.found().cloned().collect();
-    assert_eq!((found[0].events, found[0].counters, found[0].verified), (2, Some(4), true));
+    assert_eq!((found[0].events, found[0].counters, found[0].unverified.as_deref()), (2, Some(4), None));
     controllers.close();
     assert_eq!(hardware.are_open(), 0);
     assert_eq!(controllers.found().count(), 0);
@@ -81,7 +81,8 @@ fn sapphire_rapids_has_hbm_in_boxes_of_their_own() {
     assert_eq!(readings[&(Some(0), "hbm", "read")], grown(5 * 64));
     assert_eq!(readings[&(Some(0), "hbm", "write")], grown(7 * 64));
     assert_eq!(readings.len(), 4, "no Optane without its modules");
-    let verified: Vec<_> = controllers.found().map(|found| (found.kind.as_str(), found.verified)).collect();
+    let verified: Vec<_> =
+        controllers.found().map(|found| (found.kind.as_str(), found.unverified.is_none())).collect();
     assert_eq!(
         verified,
         [("dram", true), ("hbm", false)],
@@ -167,6 +168,41 @@ fn zen_4_has_a_pmu_per_channel_and_without_those_the_fabric() {
     assert_eq!(readings[&(Some(0), "dram", "write")], grown(384));
 }
 
+/// Two NUMA nodes in each socket, as in NPS2.
+fn divides(machine: &Machine) {
+    machine.write("sys/devices/system/node/online", "0-3\n");
+    for (node, cpus) in ["0-1", "2-3", "4-5", "6-7"].iter().enumerate() {
+        machine.write(&format!("sys/devices/system/node/node{node}/cpulist"), format!("{cpus}\n"));
+    }
+}
+
+/// perf and LIKWID have AMD's sum of channels for NPS1 only.
+#[test]
+fn zen_3_is_not_counted_where_its_sockets_are_divided() {
+    let machine = Machine::new();
+    sockets(&machine, 2, 4);
+    amd(&machine, 0x19, 0x01);
+    pmu(&machine, "amd_df", 12, "0,4", &DF, &[]);
+    assert_eq!(begin(&machine).0.are_open(), 16);
+    divides(&machine);
+    let why = find(&machine, &Hardware::default()).err().unwrap();
+    assert_eq!(why.reason(), "unsupported");
+    assert!(why.to_string().contains("NPS1") && why.to_string().contains("NPS4"), "{why}");
+}
+
+#[test]
+fn zen_5_says_that_its_bytes_are_not_certain_where_its_sockets_are_divided() {
+    let machine = Machine::new();
+    sockets(&machine, 2, 4);
+    amd(&machine, 0x1a, 0x02);
+    let format = [("event", "config:0-7"), ("rdwrmask", "config:8-9")];
+    pmu(&machine, "amd_umc_0", 20, "0", &format, &[]);
+    let unverified = |machine: &Machine| begin(machine).1.found().next().unwrap().unverified.clone();
+    assert_eq!(unverified(&machine), None);
+    divides(&machine);
+    assert!(unverified(&machine).is_some_and(|why| why.contains("NPS4")));
+}
+
 /// Its channels look like those of Zen 4 and are HBM3, which GPUs use too: a job would be charged with what nobody knows.
 #[test]
 fn mi300_has_the_channels_of_zen_4_and_none_of_its_numbers() {
@@ -200,6 +236,24 @@ fn grace_counts_reads_by_32_bytes_and_writes_by_one() {
     let readings = read(&mut controllers);
     assert_eq!(readings[&(Some(1), "dram", "read")], grown(96));
     assert_eq!(readings[&(Some(1), "dram", "write")], grown(100));
+}
+
+#[test]
+fn vera_counts_bytes_of_its_own_memory_whoever_moves_them() {
+    let machine = Machine::new();
+    sockets(&machine, 1, 4);
+    machine.write("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x4e\nCPU part\t: 0x010\n\n");
+    let format = [("event", "config:0-31"), ("dst_loc_cmem", "config1:8"), ("dst_rem", "config1:11")];
+    pmu(&machine, "nvidia_ucf_pmu_0", 50, "0", &format, &[]);
+    let (hardware, mut controllers) = begin(&machine);
+    let specs: Vec<_> = hardware.events.lock().unwrap().keys().map(|spec| spec.attr).collect();
+    assert!(specs.iter().all(|attr| attr.config1 == 1 << 8), "{specs:?}");
+    for (event, attr) in hardware.events.lock().unwrap().iter_mut().zip([3, 4]) {
+        event.1.gains(attr);
+    }
+    let readings = read(&mut controllers);
+    assert_eq!(readings[&(Some(0), "dram", "read")], grown(3));
+    assert_eq!(readings[&(Some(0), "dram", "write")], grown(4));
 }
 
 #[test]
