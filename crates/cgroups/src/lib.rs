@@ -351,6 +351,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Opens its directory in the hierarchy of a controller.
+    pub fn open(&self, controller: Controller) -> Result<Dir, ReadError> {
+        self.cgroup.dir(controller).ok_or(ReadError::Gone)?.open_dir(self.below.as_str())
+    }
+
     /// The directory of a controller itself, of the cgroup that is at the top of this view.
     pub fn stat(&self, controller: Controller) -> Option<Stat> {
         self.cgroup.dir(controller)?.stat().ok()

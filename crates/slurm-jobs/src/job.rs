@@ -127,6 +127,11 @@ impl Job {
         Some(self.started.unix.max(snapshot.following_since))
     }
 
+    /// The same for a step or a task, which `began` then: it may be older than the exporter.
+    pub fn part_followed_from(&self, began: Option<f64>, snapshot: &NodeSnapshot) -> Option<f64> {
+        began.map(|began| began.max(snapshot.following_since)).or_else(|| self.followed_from(snapshot))
+    }
+
     /// The steps that are exported. A step that is made again and the two spellings of the pending one are one
     /// series: the latest.
     pub fn exported_steps(&self) -> impl Iterator<Item = &Step> {

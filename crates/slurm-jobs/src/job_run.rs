@@ -341,9 +341,9 @@ impl JobRun {
         }
     }
 
-    /// A step's directory was made (or found).
-    pub(super) fn step_made(&mut self, name: &str, roots: &Roots, watches: &mut Watches) {
-        let Some(id) = names::step(name) else { return };
+    /// A step's directory was made (or found). Its ordinal.
+    pub(super) fn step_made(&mut self, name: &str, roots: &Roots, watches: &mut Watches) -> Option<u32> {
+        let id = names::step(name)?;
         let known = self.job.steps.iter().find(|s| &*s.name == name && s.ended.is_none()).map(|s| s.ordinal);
         let ordinal = match known {
             Some(ordinal) => ordinal,
@@ -365,6 +365,7 @@ impl JobRun {
             }
         };
         self.refresh_tasks(ordinal);
+        Some(ordinal)
     }
 
     fn watch_step(&mut self, ordinal: u32, name: &str, roots: &Roots, watches: &mut Watches) {

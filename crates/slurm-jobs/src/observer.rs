@@ -19,6 +19,9 @@ pub trait JobObserver: Send + Sync {
     /// Called again for every later step and task.
     fn cpus_assigned(&self, _job: &Job, _buffer: &mut Buffer) {}
 
+    /// A step of the job was made, or a directory in it; `step` is its ordinal. `None` when any of the steps that are there may be new.
+    fn step_grew(&self, _job: &Job, _step: Option<u32>) {}
+
     /// The job is not there any more: its cgroup went, or has no process and was left behind.
     fn job_left_node(&self, _run: JobRunId) {}
 

@@ -278,24 +278,23 @@ impl Table {
                 self.adopt(&scope, user_dir(uid, name), true);
             }
             Target::Job(run) => {
-                if let Some(tracked) = self.runs.get_mut(&run) {
-                    tracked.step_made(name, &roots, &mut self.watches);
-                    tracked.ask_soon(Instant::now(), &mut self.attempts);
-                }
-                self.grew(run);
+                let Some(tracked) = self.runs.get_mut(&run) else { return };
+                let step = tracked.step_made(name, &roots, &mut self.watches);
+                tracked.ask_soon(Instant::now(), &mut self.attempts);
+                self.grew(run, step);
             }
             Target::Step(run, step) => {
                 if let Some(tracked) = self.runs.get_mut(&run).filter(|_| name == "user") {
                     tracked.user_made(step, &roots, &mut self.watches);
                     tracked.ask_soon(Instant::now(), &mut self.attempts);
                 }
-                self.grew(run);
+                self.grew(run, Some(step));
             }
             Target::Tasks(run, step) => {
                 if let Some(tracked) = self.runs.get_mut(&run) {
                     tracked.task_made(step, name);
                 }
-                self.grew(run);
+                self.grew(run, Some(step));
             }
             Target::Populated(..) | Target::Cpus(_) | Target::Metadata => {}
         }
@@ -313,9 +312,13 @@ impl Table {
         dir.is_some_and(|dir| populated(dir, &file, &mut self.buffer) != Some(true))
     }
 
-    /// Something of a job was made, or found.
-    fn grew(&mut self, run: JobRunId) {
-        if self.runs.get(&run).is_some_and(|tracked| binding::works(&tracked.job)) {
+    /// Something of a job was made, or found: of a step, or of any.
+    fn grew(&mut self, run: JobRunId, step: Option<u32>) {
+        let Some(tracked) = self.runs.get(&run).filter(|tracked| !tracked.has_ended()) else { return };
+        for hook in &self.hooks {
+            hook.step_grew(&tracked.job, step);
+        }
+        if binding::works(&tracked.job) {
             self.bound(run);
         }
     }

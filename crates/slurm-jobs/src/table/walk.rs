@@ -36,8 +36,13 @@ impl Table {
             self.list(&scope, true);
         }
         let roots = self.roots.clone();
+        let mut grown = Vec::new();
         for tracked in self.runs.values_mut().filter(|t| !t.has_ended()) {
             tracked.refresh_steps(&roots, &mut self.watches);
+            grown.push(tracked.run());
+        }
+        for run in grown {
+            self.grew(run, None);
         }
     }
 
@@ -342,7 +347,7 @@ impl Table {
             tracked.ask_soon(Instant::now(), &mut self.attempts);
         }
         self.await_binding(run);
-        self.grew(run);
+        self.grew(run, None);
     }
 
     /// Verifies the table by a walk over the job directories.
@@ -384,7 +389,7 @@ impl Table {
             }
         }
         for run in grown {
-            self.grew(run);
+            self.grew(run, None);
         }
         for run in ask {
             self.find_out(run, false);
@@ -452,7 +457,7 @@ impl Table {
         if more || known.is_gone() || (as_many && known.dirs().any(|dir| !dir.has("cgroup.procs"))) {
             tracked.completed(cgroup, &self.roots, &mut self.watches);
             self.await_binding(run);
-            self.grew(run);
+            self.grew(run, None);
         }
     }
 }
