@@ -104,6 +104,28 @@ pub fn job() -> Job {
     }
 }
 
+/// A job of two nodes without GPUs whose counters saw everything: five and eight CPUs did nothing, and one of the second node did most.
+pub fn counted() -> Job {
+    let mut job = job();
+    let (even, uneven) = ((5.0, 19e15, 1.1e15), (8.0, 16e15, 1.6e15));
+    for (node, (idle, instructions, busiest)) in job.nodes.iter_mut().zip([even, uneven]) {
+        let used = (24.0 - idle) * ELAPSED;
+        (node.gpus, node.gpus_held) = (Vec::new(), Some(0.0));
+        for (metric, value) in [
+            (&metric::CPU_SECONDS, used),
+            (&metric::COUNTED_CPU_SECONDS, used),
+            (&metric::CYCLES, 12e15),
+            (&metric::FLOPS, 4e15),
+            (&metric::INSTRUCTIONS, instructions),
+            (&metric::BUSIEST_CPU_INSTRUCTIONS, busiest),
+            (&metric::CPUS_IDLE_SECONDS, idle * ELAPSED),
+        ] {
+            node.values.set(metric, value);
+        }
+    }
+    job
+}
+
 /// The same job after its users, admins and devices have named all of it so.
 pub fn named(text: &str) -> Job {
     let mut job = job();

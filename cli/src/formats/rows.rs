@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use job_report::Report;
 use job_report::metric::{self, Metric};
 use job_report::show::{bytes, digits, percent, si, time};
+use job_report::{Report, ratio};
 
 use super::words::{count, count_of};
 
@@ -97,16 +97,33 @@ pub(super) fn sums(report: &Report) -> Vec<String> {
     if let (Some(flops), Some(counted)) = (total(&metric::FLOPS), total(&metric::COUNTED_CPU_SECONDS))
         && counted > 0.0
     {
-        let each =
-            total(&metric::INSTRUCTIONS).zip(total(&metric::CYCLES)).filter(|(_, cycles)| *cycles > 0.0);
-        let each = each
-            .map(|(instructions, cycles)| format!(", {} instructions a cycle", digits(instructions / cycles)))
+        let each = ratio(total(&metric::INSTRUCTIONS), total(&metric::CYCLES))
+            .map(|each| format!(", {} instructions a cycle", digits(each)))
             .unwrap_or_default();
         lines.push(format!(
             "{} of CPUs, {} for each busy CPU{each}",
             si(flops, "FLOP"),
             si(flops / counted, "FLOP/s")
         ));
+    }
+    let slots: Vec<String> = [
+        ("done", numbers.slots_retiring),
+        ("waited for memory", numbers.slots_memory),
+        ("for data or units", numbers.slots_backend.filter(|_| numbers.slots_memory.is_none())),
+        ("for instructions", numbers.slots_frontend),
+        ("lost", numbers.slots_bad_speculation),
+    ]
+    .into_iter()
+    .filter_map(|(what, part)| Some(format!("{} {what}", percent(part?))))
+    .collect();
+    if !slots.is_empty() {
+        lines.push(format!("Slots: {}", slots.join(", ")));
+    }
+    if let (Some(alike), Some(idle)) = (numbers.cpus_alike, numbers.cores_idle) {
+        lines.push(format!("CPUs of a node alike: {}, {} cores idle", percent(alike), digits(idle)));
+    }
+    if let Some(part) = numbers.vectors {
+        lines.push(format!("{} of the floating-point operations in vectors", percent(part)));
     }
     lines
 }

@@ -27,6 +27,8 @@ fn formats_are_as_committed() {
     let options =
         text::Options { width: 80, ascii: false, colour: false, node_rows: 8, zone: zone(), link: None };
     golden("report.txt", &text::render(&report, &testing::THRESHOLDS, &options));
+    let counted = testing::report(testing::counted());
+    golden("report.counted.txt", &text::render(&counted, &testing::THRESHOLDS, &options));
     golden("report.md", &markdown(testing::job()));
     golden("report.seff", &seff::render(&report));
     golden("report.jobstats", &jobstats::render(&report, &jobstats::Options { node_rows: 8, zone: zone() }));

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::curves::Curves;
 use crate::metric;
 use crate::part::Part;
-use crate::values::{Values, most, sum};
+use crate::values::{Values, most, ratio, sum};
 
 /// Who a job is. An empty string is not known.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -175,6 +175,27 @@ impl Node {
     pub fn cpus_used(&self) -> Option<f64> {
         let used = self.values.get(&metric::CPU_SECONDS)?;
         (self.ran() > 0.0).then(|| used / self.ran())
+    }
+
+    /// CPUs that worked on average: those held, without the ones that did nothing while they were counted.
+    pub fn cpus_worked(&self) -> Option<f64> {
+        let counted = self.values.get(&metric::COUNTED_CPU_SECONDS)?;
+        let covered = ratio(Some(counted), self.values.get(&metric::CPU_SECONDS))?.min(1.0);
+        let held = self.values.get(&metric::CPU_ALLOCATED_SECONDS)? * covered;
+        let idle = ratio(self.values.get(&metric::CPUS_IDLE_SECONDS), Some(held))?.min(1.0);
+        Some(self.values.get(&metric::CPUS)? * (1.0 - idle))
+    }
+
+    /// Cores of which no CPU worked. Who runs a thread on each core leaves none, although half of the CPUs do nothing.
+    pub fn cores_idle(&self) -> Option<f64> {
+        Some((self.cores()? - self.cpus_worked()?).max(0.0))
+    }
+
+    /// Instructions of the mean CPU of the busiest one's, of those that worked.
+    pub fn cpus_alike(&self) -> Option<f64> {
+        let all = self.values.get(&metric::INSTRUCTIONS);
+        let busiest = self.values.get(&metric::BUSIEST_CPU_INSTRUCTIONS)?;
+        ratio(all, Some(busiest * self.cpus_worked()?)).map(|part| part.min(1.0))
     }
 
     /// The most memory that was charged, or where the kernel does not say, the most that was held in a scrape.

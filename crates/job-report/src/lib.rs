@@ -26,4 +26,4 @@ pub use report::{Quality, Report};
 pub use run::{Run, Seen, runs};
 pub use step::{Step, steps};
 pub use thresholds::{Texts, Thresholds, ThresholdsError};
-pub use values::Values;
+pub use values::{Values, ratio};

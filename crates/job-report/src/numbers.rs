@@ -55,12 +55,32 @@ pub struct Numbers {
     pub gpus_alike: Option<f64>,
     /// The mean node's CPU use of the busiest one's.
     pub nodes_alike: Option<f64>,
+    /// The mean CPU's instructions of the busiest one's, of the CPUs that worked, on the node where they are least alike.
+    pub cpus_alike: Option<f64>,
+    /// That node.
+    pub cpus_alike_node: Option<usize>,
+    /// Cores of which no CPU worked, on average.
+    pub cores_idle: Option<f64>,
     /// Part of the time in which a task waited for a CPU, on the node where it was most.
     pub waited_cpu: Option<f64>,
     /// The same for memory.
     pub waited_memory: Option<f64>,
     /// The same for storage.
     pub waited_io: Option<f64>,
+    /// Part of the pipeline's slots whose operations were done.
+    pub slots_retiring: Option<f64>,
+    /// Part that was given up.
+    pub slots_bad_speculation: Option<f64>,
+    /// Part that waited for instructions.
+    pub slots_frontend: Option<f64>,
+    /// Part that waited for data or for units.
+    pub slots_backend: Option<f64>,
+    /// Part that waited for memory, where the CPUs of all nodes count it.
+    pub slots_memory: Option<f64>,
+    /// Part of the floating-point operations that was in vectors, where the CPUs count these apart.
+    pub vectors: Option<f64>,
+    /// Floating-point operations a cycle.
+    pub flops_per_cycle: Option<f64>,
     /// CPUs, memory, overhead and GPUs; of a job with GPUs only with theirs.
     pub energy_joules: Option<f64>,
     /// Grams of CO2 equivalent of it.
@@ -94,9 +114,15 @@ impl Numbers {
         let idle = sum(own.iter().map(|gpu| gpu.values.get(&metric::GPU_IDLE_SECONDS)));
         let busy = sum(own.iter().map(|gpu| gpu.busy()));
         let gpu_use = ratio(busy, sum([busy, idle]));
+        // Nodes without counters have neither.
+        let of_slots = |parts: &[&'static metric::Metric]| {
+            ratio(sum(parts.iter().map(|part| total(part))), total(&metric::SLOTS))
+        };
+        let total_is_above_0 = |metric| total(metric).is_some_and(|slots| slots > 0.0);
         let energy = energy(job);
         let longest_idle = longest_idle(job);
         let peak = job.most(Node::memory_peak);
+        let cpus_alike = least(nodes().map(Node::cpus_alike));
         Self {
             elapsed_seconds: elapsed,
             time_use: ratio(Some(elapsed), job.time_limit),
@@ -134,9 +160,23 @@ impl Numbers {
             })),
             gpus_alike: alike(own.iter().map(|gpu| gpu.utilization())),
             nodes_alike: alike(nodes().map(Node::cpu_use)),
+            cpus_alike,
+            cpus_alike_node: job
+                .nodes
+                .iter()
+                .position(|node| cpus_alike.is_some() && node.cpus_alike() == cpus_alike),
+            cores_idle: sum(nodes().map(Node::cores_idle)),
             waited_cpu: job.most(|node| node.waited(&metric::WAITED_CPU_SECONDS)),
             waited_memory: job.most(|node| node.waited(&metric::WAITED_MEMORY_SECONDS)),
             waited_io: job.most(|node| node.waited(&metric::WAITED_IO_SECONDS)),
+            slots_retiring: of_slots(&[&metric::SLOTS_RETIRING]),
+            slots_bad_speculation: of_slots(&[&metric::SLOTS_BAD_SPECULATION]),
+            slots_frontend: of_slots(&[&metric::SLOTS_FRONTEND]),
+            slots_backend: of_slots(&[&metric::SLOTS_BACKEND, &metric::SLOTS_MEMORY, &metric::SLOTS_CORE]),
+            slots_memory: of_slots(&[&metric::SLOTS_MEMORY])
+                .filter(|_| !total_is_above_0(&metric::SLOTS_BACKEND)),
+            vectors: vectors(job),
+            flops_per_cycle: ratio(total(&metric::FLOPS), total(&metric::CYCLES)),
             energy_joules: energy,
             carbon_grams: energy.zip(job.grams_per_joule).map(|(joules, grams)| joules * grams),
             longest_idle_seconds: longest_idle.map(|(_, seconds)| seconds),
@@ -173,6 +213,16 @@ fn gpu_part(job: &Job, part: &'static metric::Metric) -> Option<f64> {
     let value = sum(with().map(|(_, gpu)| gpu.values.get(part)));
     ratio(value, sum(with().map(|(_, gpu)| gpu.values.get(&metric::GPU_ALLOCATED_SECONDS))))
         .map(|part| part.min(1.0))
+}
+
+/// The part in vectors of the operations, of nodes whose CPUs count these apart.
+fn vectors(job: &Job) -> Option<f64> {
+    let counts_apart = |node: &&Node| {
+        node.values.get(&metric::FLOPS_SCALAR).is_some()
+            && node.values.get(&metric::FLOPS_ANY_WIDTH).is_none_or(|any| any == 0.0)
+    };
+    let total = |metric| sum(job.nodes.iter().filter(counts_apart).map(|node| node.values.get(metric)));
+    ratio(total(&metric::FLOPS_SCALAR), total(&metric::FLOPS)).map(|scalar| (1.0 - scalar).clamp(0.0, 1.0))
 }
 
 /// The mean of the greatest, of two or more.

@@ -19,7 +19,7 @@ pub struct Part {
 }
 
 /// What is measured of steps: the metrics of a job on a node of which the exporter has the same of a step (tests/metric_names.txt).
-pub static OF_PARTS: [&Metric; 27] = [
+pub static OF_PARTS: [&Metric; 42] = [
     &metric::CPU_SECONDS,
     &metric::CPU_USER_SECONDS,
     &metric::CPU_SYSTEM_SECONDS,
@@ -47,6 +47,21 @@ pub static OF_PARTS: [&Metric; 27] = [
     &metric::WAITED_CPU_SECONDS,
     &metric::WAITED_MEMORY_SECONDS,
     &metric::WAITED_IO_SECONDS,
+    &metric::INSTRUCTIONS,
+    &metric::CYCLES,
+    &metric::FLOPS,
+    &metric::FLOPS_DOUBLE,
+    &metric::FLOPS_SCALAR,
+    &metric::FLOPS_ANY_WIDTH,
+    &metric::SLOTS,
+    &metric::SLOTS_RETIRING,
+    &metric::SLOTS_BAD_SPECULATION,
+    &metric::SLOTS_FRONTEND,
+    &metric::SLOTS_BACKEND,
+    &metric::SLOTS_MEMORY,
+    &metric::SLOTS_CORE,
+    &metric::MEMORY_LOAD_BYTES,
+    &metric::COUNTED_CPU_SECONDS,
 ];
 
 const OF_JOBS: &str = "jobledger_job_";

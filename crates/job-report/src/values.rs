@@ -53,7 +53,7 @@ pub(crate) fn least(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64
 }
 
 /// `None` where there is nothing to divide by.
-pub(crate) fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+pub fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     let (part, whole) = (part?, whole?);
     (whole > 0.0).then(|| part / whole)
 }

@@ -14,7 +14,7 @@ type Number = (&'static str, &'static str, fn(&Numbers, (&Job, &TimeZone)) -> Op
 
 /// All of them, as `job_report::Numbers` defines them.
 #[rustfmt::skip]
-const NUMBERS: [Number; 30] = [
+const NUMBERS: [Number; 40] = [
     ("elapsed_seconds", "Elapsed", |n, _| Some(time(n.elapsed_seconds)), "From the start on the first node to the end on the last, or to when it was last seen"),
     ("time_use", "Time limit used", |n, _| n.time_use.map(percent), "Elapsed of the time limit"),
     ("cpus", "CPUs", |n, _| n.cpus.map(digits), "Hardware threads held"),
@@ -38,9 +38,19 @@ const NUMBERS: [Number; 30] = [
     ("gpu_memory_use", "GPU memory use", |n, _| n.gpu_memory_use.map(percent), "The most memory used on a GPU of what that has"),
     ("gpus_alike", "GPUs alike", |n, _| n.gpus_alike.map(percent), "The mean GPU's use of the busiest one's"),
     ("nodes_alike", "Nodes alike", |n, _| n.nodes_alike.map(percent), "The mean node's CPU use of the busiest one's"),
+    ("cpus_alike", "CPUs alike", |n, _| n.cpus_alike.map(percent), "The mean CPU's instructions of the busiest one's, of those that worked, on the node where it is least"),
+    ("cpus_alike_node", "Node of these", |n, (job, _)| job.nodes.get(n.cpus_alike_node?).map(|node| node.name.clone()), "Which node that is"),
+    ("cores_idle", "Cores idle", |n, _| n.cores_idle.map(digits), "Cores of which no CPU worked, on average over its time"),
     ("waited_cpu", "Waited for a CPU", |n, _| n.waited_cpu.map(percent), "Part of the time in which a task waited, on the node where it was most"),
     ("waited_memory", "Waited for memory", |n, _| n.waited_memory.map(percent), "The same for memory"),
     ("waited_io", "Waited for storage", |n, _| n.waited_io.map(percent), "The same for storage"),
+    ("slots_retiring", "Slots done", |n, _| n.slots_retiring.map(percent), "Part of the pipeline's slots whose operations were done"),
+    ("slots_bad_speculation", "Slots given up", |n, _| n.slots_bad_speculation.map(percent), "Part that was given up"),
+    ("slots_frontend", "Slots without instructions", |n, _| n.slots_frontend.map(percent), "Part that waited for instructions"),
+    ("slots_backend", "Slots without data or units", |n, _| n.slots_backend.map(percent), "Part that waited for data or for units"),
+    ("slots_memory", "Slots waiting for memory", |n, _| n.slots_memory.map(percent), "The part of these that waited for memory, where the CPUs of all nodes count it"),
+    ("vectors", "Operations in vectors", |n, _| n.vectors.map(percent), "Of the floating-point operations, where the CPUs count these apart"),
+    ("flops_per_cycle", "Operations a cycle", |n, _| n.flops_per_cycle.map(digits), "Floating-point operations of each cycle of the CPUs"),
     ("energy_joules", "Energy", |n, _| n.energy_joules.map(|v| si(v / 3600.0, "Wh")), "CPUs, memory, the rest of the node and GPUs; of a job with GPUs only with theirs"),
     ("carbon_grams", "CO₂ equivalent", |n, _| n.carbon_grams.map(|v| si(v, "g")), "Of this energy, by the factor that the site sets"),
     ("longest_idle_seconds", "Longest idle", |n, _| n.longest_idle_seconds.map(time), "All GPUs, or without any all CPUs, did nothing at one stretch, after they had worked"),

@@ -2,7 +2,7 @@
 
 use job_report::metric::{self, Metric};
 use job_report::show::{bytes, digits, percent, si, time};
-use job_report::{Gpu, Job, Node, Report, Step, steps as steps_of};
+use job_report::{Gpu, Job, Node, Numbers, Report, Step, ratio, steps as steps_of};
 
 use super::super::nodes::busy;
 use super::super::table::{Head, Row};
@@ -166,7 +166,15 @@ pub(super) fn nodes_and_gpus(job: &Job) -> Vec<Block> {
     blocks
 }
 
-fn columns_of_steps<'a>() -> [Column<Step<'a>>; 10] {
+fn flops_of_busy_cpu(total: impl Fn(&Metric) -> Option<f64>) -> Option<String> {
+    ratio(total(&metric::FLOPS), total(&metric::COUNTED_CPU_SECONDS)).map(|rate| si(rate, "FLOP/s"))
+}
+
+fn instructions_a_cycle(total: impl Fn(&Metric) -> Option<f64>) -> Option<String> {
+    ratio(total(&metric::INSTRUCTIONS), total(&metric::CYCLES)).map(digits)
+}
+
+fn columns_of_steps<'a>() -> [Column<Step<'a>>; 13] {
     [
         (
             "nodes",
@@ -204,6 +212,21 @@ fn columns_of_steps<'a>() -> [Column<Step<'a>>; 10] {
             "IP out",
             |step| step.total(&metric::NETWORK_TRANSMITTED_BYTES).map(bytes),
             |job| job.total(&metric::NETWORK_TRANSMITTED_BYTES).map(bytes),
+        ),
+        (
+            "instr. per cycle",
+            |step| instructions_a_cycle(|metric| step.total(metric)),
+            |job| instructions_a_cycle(|metric| job.total(metric)),
+        ),
+        (
+            "per busy CPU",
+            |step| flops_of_busy_cpu(|metric| step.total(metric)),
+            |job| flops_of_busy_cpu(|metric| job.total(metric)),
+        ),
+        (
+            "loaded",
+            |step| step.total(&metric::MEMORY_LOAD_BYTES).map(bytes),
+            |job| job.total(&metric::MEMORY_LOAD_BYTES).map(bytes),
         ),
         ("OOM kills", |step| step.total(&metric::OOM_KILLS).filter(|kills| *kills > 0.0).map(digits), none),
     ]
@@ -276,6 +299,7 @@ pub(super) fn energy(report: &Report, missing: &mut Vec<&'static str>) -> Vec<Bl
 }
 
 pub(super) fn counters(job: &Job, missing: &mut Vec<&'static str>) -> Vec<Block> {
+    let numbers = Numbers::of(job);
     let total = |metric| job.total(metric);
     let ratio = |part: Option<f64>, whole: Option<f64>| {
         Some(part? / whole.filter(|whole| *whole > 0.0)?).filter(|ratio| ratio.is_finite())
@@ -288,8 +312,17 @@ pub(super) fn counters(job: &Job, missing: &mut Vec<&'static str>) -> Vec<Block>
         ("… for each second", ratio(flops, elapsed).map(|rate| si(rate, "FLOP/s"))),
         ("… for each second of a busy CPU", ratio(flops, counted).map(|rate| si(rate, "FLOP/s"))),
         ("… for each byte of memory traffic", ratio(flops, traffic).map(|each| si(each, "FLOP"))),
+        ("… for each cycle of a core", numbers.flops_per_cycle.map(digits)),
         ("Instructions", total(&metric::INSTRUCTIONS).map(|count| si(count, "").trim_end().to_owned())),
         ("… for each cycle", ratio(total(&metric::INSTRUCTIONS), total(&metric::CYCLES)).map(digits)),
+        ("Operations in vectors", numbers.vectors.map(percent)),
+        ("Pipeline slots whose operations were done", numbers.slots_retiring.map(percent)),
+        ("… that waited for data or units", numbers.slots_backend.map(percent)),
+        ("… that waited for memory", numbers.slots_memory.map(percent)),
+        ("… that waited for instructions", numbers.slots_frontend.map(percent)),
+        ("… that were given up", numbers.slots_bad_speculation.map(percent)),
+        ("CPUs of a node alike", numbers.cpus_alike.map(percent)),
+        ("Cores of which no CPU worked", numbers.cores_idle.map(digits)),
         ("Memory traffic", traffic.map(bytes)),
         ("… for each second", ratio(traffic, elapsed).map(|rate| format!("{}/s", bytes(rate)))),
         ("Loaded from memory, as the cores count", total(&metric::MEMORY_LOAD_BYTES).map(bytes)),

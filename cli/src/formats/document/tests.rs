@@ -1,4 +1,4 @@
-use job_report::Part;
+use job_report::{Metric, Part};
 
 use super::*;
 use crate::testing;
@@ -127,6 +127,7 @@ fn energy_and_counters_add_up() {
     let counters = of("Hardware counters");
     assert_eq!(row(counters, "… for each second")[1], "10 GFLOP/s");
     assert_eq!(row(counters, "… for each byte of memory traffic")[1], "2 FLOP");
+    assert_eq!(row(counters, "… for each cycle of a core")[1], "432");
     assert_eq!(row(counters, "… for each cycle")[1], "1.5");
 }
 
@@ -198,10 +199,22 @@ fn steps_of_all_nodes_are_added_up_and_the_last_row_is_the_job() {
     job.nodes[0].parts =
         vec![part("batch", None, 20.0, 1e6), part("0", None, 3600.0, 4e9), part("0", Some("0"), 3590.0, 4e9)];
     job.nodes[1].parts = vec![part("0", None, 1800.0, 2e9)];
+    let counted: [(&Metric, f64); 5] = [
+        (&metric::INSTRUCTIONS, 3e12),
+        (&metric::CYCLES, 2e12),
+        (&metric::FLOPS, 4.8e12),
+        (&metric::COUNTED_CPU_SECONDS, 1200.0),
+        (&metric::MEMORY_LOAD_BYTES, 1024f64.powi(4)),
+    ];
+    for node in &mut job.nodes {
+        let step = node.parts.iter_mut().find(|part| part.step == "0" && part.task.is_none()).unwrap();
+        counted.iter().for_each(|(metric, value)| step.values.set(metric, *value));
+    }
     let document = document(job.clone());
     let steps = tables(&document).into_iter().find(|table| table.caption.starts_with("Steps")).unwrap();
     assert_eq!(row(steps, "batch")[1..4], ["1", "-", "00:00:20"]);
-    assert_eq!(row(steps, "0")[1..], ["2", "1", "01:30:00", "3.73 GiB"]);
+    assert_eq!(row(steps, "0")[1..], ["2", "1", "01:30:00", "3.73 GiB", "1.5", "4 GFLOP/s", "2 TiB"]);
+    assert_eq!(row(steps, "batch")[5..], ["-", "-", "-"], "not counted");
     assert_eq!(row(steps, "all")[3], "3-16:30:15");
     // Those with the most CPU time are shown.
     job.nodes[1].parts = (0..40).map(|step| part(&step.to_string(), None, f64::from(step), 1e6)).collect();

@@ -56,12 +56,17 @@ pieces! {
     NodeIdle "node_idle" node_idle ["node_idle_cores", "node_busy_cores"];
     Serial "serial" serial ["cpu_serial_least_cores", "cpu_serial_most_cores", "cpu_serial_least_held"];
     CpuLow "cpu_low" cpu_low ["cpu_low_ratio"];
+    CpusIdle "cpus_idle" cpus_idle ["cpus_idle"];
     NodesUneven "nodes_uneven" nodes_uneven ["nodes_uneven"];
+    Imbalance "imbalance" imbalance ["imbalance"];
     CpuThrottled "cpu_throttled" cpu_throttled ["cpu_throttled"];
     WaitedMemory "waited_memory" waited_memory ["waited_memory"];
     WaitedIo "waited_io" waited_io ["waited_io"];
     StalledIo "stalled_io" stalled_io ["stall_waiting", "stall_minutes"];
     WaitedCpu "waited_cpu" waited_cpu ["waited_cpu", "waited_cpu_use"];
+    SlotsMemory "slots_memory" slots_memory ["slots_memory"];
+    SlotsBackend "slots_backend" slots_backend ["slots_backend"];
+    VectorsLow "vectors_low" vectors_low ["vectors_low", "vectors_least_flops"];
     MemoryOverAsked "memory_over_asked" memory_over_asked ["memory_over_asked_ratio", "memory_over_asked_least_bytes"];
     TimeOverAsked "time_over_asked" time_over_asked ["time_over_asked_ratio", "time_over_asked_least_seconds"];
 }
@@ -259,6 +264,28 @@ fn nodes_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option
         .then(|| found(Warning, format!("{} less", percent(less)), None))?
 }
 
+/// Few cores that worked, and a node that did nothing, are said already; a GPU may need no more than the CPUs that feed it.
+fn cpus_idle(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let (idle, cores) = (numbers.cores_idle?, numbers.cores?);
+    let other = low_cpu_use(numbers, thresholds).is_some()
+        || is_serial(numbers, thresholds)
+        || has_gpus(numbers)
+        || node_idle(job, numbers, thresholds).is_some();
+    (idle > thresholds.value("cpus_idle") * cores && !other)
+        .then(|| found(Warning, cores_of(idle, cores), None))?
+}
+
+fn imbalance(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let less = 1.0 - numbers.cpus_alike?;
+    let other = low_cpu_use(numbers, thresholds).is_some() || has_gpus(numbers);
+    let on = match numbers.cpus_alike_node.and_then(|at| job.nodes.get(at)) {
+        Some(node) if job.nodes.len() > 1 => format!(" on {}", node.name),
+        _ => String::new(),
+    };
+    (less > thresholds.value("imbalance") && !other)
+        .then(|| found(Hint, format!("{} less{on}", percent(less)), None))?
+}
+
 fn cpu_throttled(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (throttled, used) = (job.total(&metric::CPU_THROTTLED_SECONDS)?, job.total(&metric::CPU_SECONDS)?);
     let part = ratio(Some(throttled), Some(throttled + used))?;
@@ -296,6 +323,27 @@ fn stalled_io(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<F
 fn waited_cpu(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     numbers.cpu_use.filter(|part| *part > thresholds.value("waited_cpu_use"))?;
     waited(numbers.waited_cpu, thresholds.value("waited_cpu"))
+}
+
+fn of_its_slots(part: Option<f64>, threshold: f64) -> Option<Found> {
+    let part = part.filter(|part| *part > threshold)?;
+    found(Hint, format!("{} of its slots", percent(part)), None)
+}
+
+fn slots_memory(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    of_its_slots(numbers.slots_memory, thresholds.value("slots_memory"))
+}
+
+/// Where the CPUs count what waits for memory, that is the advice.
+fn slots_backend(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let whole = numbers.slots_backend.filter(|_| numbers.slots_memory.is_none());
+    of_its_slots(whole, thresholds.value("slots_backend"))
+}
+
+fn vectors_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    numbers.flops_per_cycle.filter(|flops| *flops >= thresholds.value("vectors_least_flops"))?;
+    let part = numbers.vectors.filter(|part| *part < thresholds.value("vectors_low"))?;
+    found(Hint, format!("{} of its operations", percent(part)), None)
 }
 
 fn memory_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {

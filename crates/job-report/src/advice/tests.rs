@@ -5,6 +5,8 @@ use crate::curves::Curves;
 use crate::job::{Ended, Gpu, Hardware, Identity, Node, Origin};
 use crate::metric::{self, Metric};
 
+mod inside_nodes;
+
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 const HOUR: f64 = 3600.0;
 
@@ -355,4 +357,52 @@ fn time_asked_for() {
     let mut running = ended("COMPLETED", 9.0 * HOUR);
     running.nodes[0].running = true;
     gives(&running, Piece::TimeOverAsked, None);
+}
+
+/// A job whose CPUs counted these slots of a hundred, and the rest as done.
+fn with_slots(parts: &[(&'static Metric, f64)]) -> Job {
+    let mut job = job(vec![node()]);
+    let values = &mut job.nodes[0].values;
+    values.set(&metric::SLOTS, 100.0);
+    parts.iter().for_each(|(part, slots)| values.set(part, *slots));
+    job
+}
+
+#[test]
+fn waiting_for_memory() {
+    let memory = |slots| with_slots(&[(&metric::SLOTS_MEMORY, slots), (&metric::SLOTS_CORE, 20.0)]);
+    gives(&memory(61.0), Piece::SlotsMemory, Some(("61 % of its slots", None)));
+    gives(&memory(50.0), Piece::SlotsMemory, None);
+    gives(&memory(75.0), Piece::SlotsBackend, None);
+    let backend = |slots| with_slots(&[(&metric::SLOTS_BACKEND, slots)]);
+    gives(&backend(61.0), Piece::SlotsBackend, Some(("61 % of its slots", None)));
+    gives(&backend(60.0), Piece::SlotsBackend, None);
+    gives(&backend(90.0), Piece::SlotsMemory, None);
+    gives(&job(vec![node()]), Piece::SlotsMemory, None);
+    // On another node it is not known what waited for memory.
+    let mut both = memory(80.0);
+    both.nodes.extend(backend(90.0).nodes);
+    gives(&both, Piece::SlotsMemory, None);
+    gives(&both, Piece::SlotsBackend, Some(("95 % of its slots", None)));
+}
+
+#[test]
+fn arithmetic_in_vectors() {
+    let operations = |all, scalar, cycles| {
+        let mut job = job(vec![node()]);
+        let values = &mut job.nodes[0].values;
+        values.set(&metric::FLOPS, all);
+        values.set(&metric::FLOPS_SCALAR, scalar);
+        values.set(&metric::CYCLES, cycles);
+        job
+    };
+    gives(&operations(100.0, 90.0, 100.0), Piece::VectorsLow, Some(("10 % of its operations", None)));
+    gives(&operations(100.0, 70.0, 100.0), Piece::VectorsLow, None);
+    gives(&operations(100.0, 90.0, 1001.0), Piece::VectorsLow, None);
+    let mut untold = operations(100.0, 90.0, 100.0);
+    untold.nodes[0].values.set(&metric::FLOPS_ANY_WIDTH, 10.0);
+    gives(&untold, Piece::VectorsLow, None);
+    // Only nodes whose CPUs count vectors apart are in the ratio.
+    untold.nodes.extend(operations(100.0, 80.0, 100.0).nodes);
+    gives(&untold, Piece::VectorsLow, Some(("20 % of its operations", None)));
 }
