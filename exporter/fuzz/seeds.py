@@ -11,6 +11,7 @@ SEEDS = {
     "keyed": r"(\.stat|\.events|/io\.stat|/status)$",
     "numbers": r"(\.effective|\.max|\.pressure|_in_bytes)$",
     "cgroup_files": r"(\.stat|/memory\.events|/memory\.oom_control|/cgroup\.procs)$",
+    "known_work": r"/proc/stat$",
     "proc_files": r"/proc/[0-9]",
     "node_files": r"/proc/(?![0-9])",
     "interconnect": r"/(ports/.*|telemetry)/",

@@ -19,7 +19,7 @@ use exporter_toolkit::{ListenAddress, WebOptions};
 use exposition::{Created, Profile};
 pub use gpu::GpuFlags;
 use kernel_files::Roots;
-pub use perf::{PerfFlags, PerfRequest};
+pub use perf::{PerfFlags, PerfRequest, ValidateRequest};
 use slurm_jobs::Levels;
 use slurm_jobs::table::JobLabel;
 
@@ -92,6 +92,8 @@ pub struct Config {
     pub perf: PerfFlags,
     /// LIKWID's lock, if it is watched.
     pub counters_lock: Option<PathBuf>,
+    /// Results of known work, if they are read.
+    pub results_file: Option<PathBuf>,
     /// Whether jobs' memory traffic is monitored by resctrl.
     pub resctrl: bool,
     /// Where orders are taken.
@@ -149,8 +151,12 @@ impl Config {
 
     /// Whether resctrl's groups are made: by the one exporter of the node that serves.
     pub fn makes_groups(&self) -> bool {
-        let on = self.enabled.iter().any(|entry| entry.name == "memory_traffic");
-        self.resctrl && on && self.mode == Mode::Serve
+        self.wants_groups() && self.mode == Mode::Serve
+    }
+
+    /// Whether they were made if it served.
+    pub fn wants_groups(&self) -> bool {
+        self.resctrl && self.enabled.iter().any(|entry| entry.name == "memory_traffic")
     }
 }
 
@@ -165,6 +171,8 @@ pub enum Invocation {
     Order(PathBuf, Order),
     /// The plan of hardware counters.
     Perf(PerfRequest),
+    /// What known work shows of them.
+    Validate(ValidateRequest),
 }
 
 const ABOUT: &str = "Prometheus exporter for SLURM compute nodes: what each job on this node uses";
@@ -215,7 +223,7 @@ fn node_flags() -> Vec<Arg> {
             .default_value("4096")
             .value_parser(value_parser!(usize))
             .help("Most files of jobs' cgroups that are held open from one scrape to the next, at some 4 KiB of the kernel's memory each; a scrape costs half as much where all fit. 0 opens them for each reading"),
-        switch("jobs.steps").help("Also publish jobledger_step_*: about as many series again per step as per job"),
+        switch("jobs.steps").help("Also publish jobledger_step_*: about as many series again per step as per job. Hardware counters of steps are there where counters are divided in BPF (--collector.perf.method)"),
         switch("jobs.tasks").requires("jobs.steps").help("Also publish jobledger_task_*: the same again per task"),
         path("jobs.metadata-dir", "/run/jobledger/jobs", "Where the prolog leaves what it knows of a job"),
         switch("jobs.environment-hints").help(
@@ -308,6 +316,11 @@ fn one<T: Clone + Send + Sync + 'static>(matches: &ArgMatches, name: &str) -> Re
     matches.get_one::<T>(name).cloned().ok_or_else(missing)
 }
 
+/// A path that is set to something.
+fn set_path(matches: &ArgMatches, name: &str) -> Result<Option<PathBuf>, clap::Error> {
+    Ok(Some(one::<PathBuf>(matches, name)?).filter(|path| !path.as_os_str().is_empty()))
+}
+
 fn document(name: &str) -> Document {
     match name {
         "flags" => Document::Flags,
@@ -344,7 +357,7 @@ pub fn parse(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<
         return Ok(Invocation::Order(socket, order));
     }
     if let Some(("perf", request)) = matches.subcommand() {
-        return Ok(Invocation::Perf(perf::parse(request)?));
+        return perf::parse(request);
     }
     if let Some(("counters", order)) = matches.subcommand() {
         let (socket, order) = counters::order(order)?;
@@ -389,6 +402,7 @@ pub fn config(matches: &ArgMatches) -> Result<Config, clap::Error> {
         gpu: gpu::parse(matches)?,
         perf: perf::parse_flags(matches),
         counters_lock: counters::parse(matches)?,
+        results_file: set_path(matches, "counters.results-file")?,
         resctrl: memory_traffic::parse(matches),
         control_socket: path("control.socket")?,
         job_labels: matches

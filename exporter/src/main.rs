@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use energy_meters::bmc_helper;
 use gpu_binding::helper;
 use jobledger_exporter::app::{self, Failure, Node, Opened, Output};
-use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest};
+use jobledger_exporter::cli::{self, Config, Invocation, Mode, PerfRequest, ValidateRequest};
 use jobledger_exporter::control::{self, Control, Order};
 use perf_counters::resctrl;
 
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Ok(Invocation::Generate(document)) => return ExitCode::from(app::print(&app::document(document))),
         Ok(Invocation::Order(socket, order)) => return ExitCode::from(give(&socket, order)),
         Ok(Invocation::Perf(request)) => return ExitCode::from(show_plan(&request)),
+        Ok(Invocation::Validate(request)) => return ExitCode::from(validate(&request)),
         Ok(Invocation::Run(config)) => config,
         Err(error) => return ExitCode::from(app::refuse(&error)),
     };
@@ -43,6 +44,15 @@ fn show_plan(request: &PerfRequest) -> u8 {
     match app::plan(request) {
         Ok(text) => app::print(&text),
         Err(why) => complain(&Failure::Usage(why)),
+    }
+}
+
+fn validate(request: &ValidateRequest) -> u8 {
+    match app::validate(request) {
+        Ok((text, outcome)) => {
+            app::print(&text).max(outcome.map_or_else(|failure| complain(&failure), |()| 0))
+        }
+        Err(failure) => complain(&failure),
     }
 }
 

@@ -29,6 +29,7 @@ fn plan() -> Plan {
         name: "event".into(),
         quantity: Quantity::ContextSwitches,
         attr: Attr::new(Attr::SOFTWARE, config),
+        minus: false,
     };
     let group = |number: u32| Group {
         name: format!("group {number}").into(),

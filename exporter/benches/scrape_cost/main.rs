@@ -20,6 +20,7 @@ mod counters;
 mod direct;
 mod floor;
 mod gpu;
+mod hand_over;
 mod job_runs;
 mod network;
 mod profiles;
@@ -89,6 +90,9 @@ fn main() {
     }
     if groups && wanted("counters") {
         counters::measure();
+    }
+    if groups && wanted("hand-over") {
+        hand_over::measure();
     }
     if wanted("gpu") {
         gpu::measure(groups);

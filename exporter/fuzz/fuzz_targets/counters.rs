@@ -22,7 +22,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
     let flops = Quantity::Flops { precision: Precision::Double, width: Width::Bits(512), each: 8 };
     let quantities = [Quantity::Cycles, Quantity::Instructions, flops, Quantity::Branches];
-    let event = |quantity: &Quantity| Event { name: "e".into(), quantity: *quantity, attr: Attr::default() };
+    let event = |quantity: &Quantity| Event { name: "e".into(), quantity: *quantity, attr: Attr::default(), minus: false };
     let group = Group {
         name: "g".into(),
         hardware: true,

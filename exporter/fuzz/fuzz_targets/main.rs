@@ -31,7 +31,9 @@ targets! {
     ipmi
     job_files
     job_hdf5
+    kernel_types
     keyed
+    known_work
     listen_address
     mail
     node_files

@@ -1,19 +1,39 @@
 //! What resctrl's files say, what the exporter and the helper that changes groups say to each other, and the remainder of a whole whose parts come and go.
 
 use readings::{Remainder, Round};
-use perf_counters::resctrl::{Value, parse_assign_mode, parse_domain, parse_features, parse_task_groups, parse_value};
+use perf_counters::resctrl::{Unread, parse_assign_mode, parse_assignments, parse_counters, parse_domain, parse_event_filter, parse_features, parse_millionths, parse_package, parse_task_groups, parse_value};
 use perf_counters::resctrl::helper::protocol::{Answer, LONGEST, Order};
 use jobledger_exporter_fuzz::prefixes_are_read;
 
 pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
+    let word = |why: Unread| match why {
+        Unread::Unavailable => Some("Unavailable"),
+        Unread::Unassigned => Some("Unassigned"),
+        Unread::Error => Some("Error"),
+        Unread::Failed => None,
+    };
     match parse_value(bytes) {
-        Ok(Value::Bytes(number)) => assert_eq!(text.trim_ascii().parse(), Ok(number)),
-        Ok(word) => assert!(word.bytes().is_none() && ["Unavailable", "Unassigned", "Error"].contains(&text.trim_ascii())),
-        Err(_) => {}
+        Ok(number) => assert_eq!(text.trim_ascii().parse(), Ok(number)),
+        Err(why) => assert!(word(why).is_none_or(|word| text.trim_ascii() == word)),
+    }
+    match parse_millionths(bytes) {
+        Ok(millionths) => {
+            let number: f64 = text.trim_ascii().parse().unwrap();
+            // A float has 53 bits.
+            assert!((number * 1e6 - millionths as f64).abs() <= 1.0 + number * 1e6 / 1e15);
+            if let Ok(whole) = parse_value(bytes) {
+                assert_eq!(Some(millionths), whole.checked_mul(1_000_000));
+            }
+        }
+        Err(why) => assert!(word(why).is_none_or(|word| text.trim_ascii() == word)),
     }
     if let Some(domain) = parse_domain(&text) {
         assert_eq!(text.strip_prefix("mon_L3_").and_then(|number| number.parse().ok()), Some(domain));
+        assert_eq!(parse_package(&text), None, "a directory is of one resource");
+    }
+    if let Some(package) = parse_package(&text) {
+        assert_eq!(text.strip_prefix("mon_PERF_PKG_").and_then(|number| number.parse().ok()), Some(package));
     }
     if let Ok(features) = parse_features(bytes) {
         let has = |name: &str| text.split('\n').any(|line| line == name);
@@ -24,6 +44,19 @@ pub fn fuzz(bytes: &[u8]) {
     prefixes_are_read(bytes, parse_features);
     if let Some(mode) = parse_assign_mode(bytes) {
         assert!(text.contains(&format!("[{mode}]")));
+    }
+    if let Ok(counters) = parse_counters(bytes) {
+        assert!(!counters.is_empty() && counters.len() <= text.split(';').count());
+    }
+    if let Ok(assignments) = parse_assignments(bytes) {
+        assert!(assignments.is_empty() || text.contains("mbm_total_bytes:"));
+        let assigned = assignments.values().filter(|assigned| **assigned).count();
+        assert!(assigned <= text.matches("=e").count() && assignments.len() - assigned <= text.matches("=_").count());
+    }
+    prefixes_are_read(bytes, parse_assignments);
+    if let Some(kinds) = parse_event_filter(bytes) {
+        // They become a label.
+        assert!(kinds.is_sorted() && kinds.iter().all(|kind| text.contains(kind) && !kind.contains(['"', '\n', ','])));
     }
     if let Ok(Some(groups)) = parse_task_groups(bytes) {
         // Names that become parts of paths.

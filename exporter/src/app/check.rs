@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::opened::advice_on_turns;
 use super::{KeptState, Node, once};
 use crate::cli::Config;
 use crate::collector::SourceError;
@@ -41,6 +42,9 @@ pub fn check(node: &Node, config: &Config, who: &str) -> std::io::Result<(String
         line(&mut report, entry.name, "off", &text);
     }
     let _ = writeln!(report, "\n{} running jobs", node.engine.running_jobs());
+    if let Some(advice) = advice_on_turns(config) {
+        let _ = writeln!(report, "{advice}");
+    }
     let _ = writeln!(report, "{}", KeptState::describe(config));
     let _ = writeln!(report, "Looked as {who}. A service has its own user, capabilities and settings.");
     Ok((report, fine))

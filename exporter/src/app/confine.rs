@@ -93,7 +93,7 @@ pub fn drop_privileges(config: &Config, user: Option<&User>) -> Result<(), Failu
     if !config.drop_privileges {
         return Ok(());
     }
-    let needed = collector::capabilities(&config.enabled, config.environment_hints);
+    let needed = capabilities(config);
     let dropped = match user {
         Some(user) => privileges::become_user(user, needed),
         None => privileges::drop_capabilities(needed).map_err(DropError::Capabilities),
@@ -122,6 +122,17 @@ pub fn drop_privileges(config: &Config, user: Option<&User>) -> Result<(), Failu
         }
     }
     Ok(())
+}
+
+/// The capabilities that are kept.
+fn capabilities(config: &Config) -> CapabilitySet {
+    let needed = collector::capabilities(&config.enabled, config.environment_hints);
+    if divides_in_bpf(config) { needed | CapabilitySet::BPF } else { needed }
+}
+
+/// Whether counters may be divided by BPF programs.
+fn divides_in_bpf(config: &Config) -> bool {
+    is_on(config, "perf") && config.perf.method.may_use_bpf()
 }
 
 fn forbid_writing(config: &Config, needed: CapabilitySet) {
@@ -162,6 +173,6 @@ fn extra(config: &Config) -> Extra {
         perf_events: is_on(config, "perf")
             || is_on(config, "memory_traffic")
             || (is_on(config, "energy") && rapl()),
-        bpf: is_on(config, "network"),
+        bpf: is_on(config, "network") || divides_in_bpf(config),
     }
 }

@@ -2,6 +2,10 @@
 
 /// A wrong command line or configuration (EX_USAGE, sysexits.h).
 pub(super) const USAGE: u8 = 64;
+/// What is asked for is not there (EX_UNAVAILABLE).
+const UNAVAILABLE: u8 = 69;
+/// Not now (EX_TEMPFAIL).
+const NOT_NOW: u8 = 75;
 /// Anything else that went wrong.
 pub(super) const FAILED: u8 = 1;
 
@@ -11,6 +15,12 @@ pub enum Failure {
     /// The command line or a configuration file is wrong.
     #[error("{0}")]
     Usage(String),
+    /// This machine does not have it.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Something is in the way now.
+    #[error("{0}")]
+    NotNow(String),
     /// Anything else.
     #[error("{0}")]
     Other(String),
@@ -38,6 +48,8 @@ impl Failure {
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) => USAGE,
+            Self::Unavailable(_) => UNAVAILABLE,
+            Self::NotNow(_) => NOT_NOW,
             Self::Other(_) => FAILED,
         }
     }

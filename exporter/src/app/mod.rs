@@ -10,10 +10,12 @@ mod node;
 mod opened;
 mod output;
 mod plan;
+mod results;
 mod serve;
 mod state;
 mod systemd;
 mod tables;
+mod validate;
 
 pub use check::check;
 pub use confine::{drop_privileges, hold_files, user_to_become};
@@ -28,3 +30,4 @@ pub use plan::report as plan;
 pub use serve::{once, serve};
 pub use state::{Keeper, KeptState, LAYOUT};
 pub use tables::{catalogue, peaks};
+pub use validate::run as validate;

@@ -88,6 +88,7 @@ impl Node {
         }
         let traffic = TrafficOptions {
             resctrl: config.makes_groups(),
+            checked: (config.wants_groups() && config.mode == Mode::Check).then_some(opened.groups),
             helper: opened.resctrl,
             ..TrafficOptions::default()
         };
@@ -102,7 +103,9 @@ impl Node {
         let (meters, reading) = (opened.meters, opened.reading);
         options.set(EnergyOptions { meters, idle_power, reading, ..EnergyOptions::default() });
         options.set(gpu.clone());
-        options.set(PerfOptions { most_descriptors: config.perf.most_descriptors, ..opened.perf });
+        let (method, most_descriptors) = (config.perf.method, config.perf.most_descriptors);
+        options.set(PerfOptions { method, levels: config.levels, most_descriptors, ..opened.perf });
+        options.set(opened.results);
         options.set(traffic.clone());
         let collectors: Vec<(&'static Entry, Built)> =
             config.enabled.iter().map(|entry| (*entry, wrap((entry.build)(&context)))).collect();

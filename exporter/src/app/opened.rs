@@ -7,7 +7,8 @@ use energy_meters::BmcAccess;
 use exporter_toolkit::WebConfigHandle;
 use gpu_binding::{DeviceAccessSlot, helper};
 use gpu_devices::nvml;
-use perf_counters::planner::{Machine, plan};
+use kernel_files::Roots;
+use perf_counters::planner::{Machine, draft, plan};
 use perf_counters::resctrl;
 use perf_counters::resctrl::helper::HelperSlot;
 use privileges::{TakenOnce, User};
@@ -17,6 +18,7 @@ use crate::cli::Config;
 use crate::collector::devices::energy::Meters;
 use crate::collector::devices::gpu::{GpuOptions, backends};
 use crate::collector::job::perf::PerfOptions;
+use crate::collector::node::validation::ValidationOptions;
 
 /// What was opened with the privileges that are dropped by now.
 #[derive(Debug, Clone, Default)]
@@ -29,10 +31,14 @@ pub struct Opened {
     pub gpus: GpuOptions,
     /// What the CPUs' counters count, and what opens them.
     pub perf: PerfOptions,
+    /// What known work showed of this node.
+    pub results: ValidationOptions,
     /// Where the accounts are kept for a restart.
     pub state: TakenOnce<KeptState>,
     /// What changes the groups of resctrl.
     pub resctrl: HelperSlot,
+    /// Whether groups could be made, with or without that.
+    pub groups: bool,
     /// Who has logged in, where there is a server.
     pub logins: Option<WebConfigHandle>,
 }
@@ -50,8 +56,10 @@ impl Opened {
             reading,
             gpus: GpuOptions { access_source, backends: backends(nvml), ..GpuOptions::default() },
             perf,
+            results: results(config),
             state: TakenOnce::new(KeptState::open(config)),
             resctrl: resctrl_helper(config, user),
+            groups: is_root(user) || resctrl::helper::may_start(),
             logins: None,
         })
     }
@@ -92,14 +100,54 @@ pub fn perf_options(config: &Config) -> Result<PerfOptions, Failure> {
     }
     let catalogue = super::catalogue(config.perf.events_file.as_deref()).map_err(Failure::usage)?;
     let machine = Machine::read(&Arc::new(config.roots.clone()));
-    let plan = Arc::new(plan(&machine, &catalogue, &config.perf.classes));
+    if let Some(interval) = config.perf.mux_interval {
+        set_turns(&machine, &config.roots, u64::try_from(interval.as_millis()).unwrap_or(u64::MAX));
+    }
+    let plan = Arc::new(plan(&machine, &catalogue, config.perf.extent, &config.perf.classes));
     Ok(PerfOptions { plan: Some(plan), ..PerfOptions::default() })
+}
+
+/// Whether the exporter is root, and remains it.
+fn is_root(user: Option<&User>) -> bool {
+    rustix::process::geteuid().is_root() && user.is_none()
+}
+
+/// Results of known work that hold for this node, where there are some.
+fn results(config: &Config) -> ValidationOptions {
+    let file = config.results_file.as_deref().filter(|_| is_on(config, "node_validation"));
+    ValidationOptions {
+        results: file.and_then(|file| super::results::of_this_node(file, &config.roots)).map(Arc::new),
+    }
+}
+
+/// The kernel keeps what is set here until it is booted anew.
+fn set_turns(machine: &Machine, roots: &Roots, ms: u64) {
+    for pmu in machine.pmus.iter().filter(|pmu| pmu.turn_ms != Some(ms)) {
+        match pmu.set_turn(roots, ms) {
+            Ok(()) => {
+                tracing::info!(pmu = pmu.name, ms, before = pmu.turn_ms, "set how long turns of counters are")
+            }
+            Err(error) => {
+                tracing::warn!(%error, pmu = pmu.name, "how long turns of counters are is as it was: only root may set it");
+            }
+        }
+    }
+}
+
+/// What an administrator may want to change where groups of counters take turns; `None` where nothing does.
+pub(super) fn advice_on_turns(config: &Config) -> Option<String> {
+    if !is_on(config, "perf") {
+        return None;
+    }
+    let catalogue = super::catalogue(config.perf.events_file.as_deref()).ok()?;
+    let machine = Machine::read(&Arc::new(config.roots.clone()));
+    let draft = draft(&machine, &catalogue, config.perf.extent, &config.perf.classes);
+    super::plan::on_turns(&machine, &draft)
 }
 
 /// What changes the groups of resctrl, where the exporter makes any and is not root itself.
 fn resctrl_helper(config: &Config, user: Option<&User>) -> HelperSlot {
-    let root = rustix::process::geteuid().is_root() && user.is_none();
-    if !config.makes_groups() || root || !resctrl::helper::may_start() {
+    if !config.makes_groups() || is_root(user) || !resctrl::helper::may_start() {
         return HelperSlot::default();
     }
     match resctrl::helper::start(config.roots.sys("fs/resctrl")) {

@@ -25,8 +25,8 @@ pub fn report(request: &PerfRequest) -> Result<String, String> {
     };
     machine.smt = request.smt.unwrap_or(machine.smt);
     machine.watchdog = request.watchdog.unwrap_or(machine.watchdog);
-    let draft = draft(&machine, &catalogue, &Class::ALL);
-    let report = Report::new(&machine, &draft, request.microarchitecture.is_some());
+    let draft = draft(&machine, &catalogue, request.extent, &Class::ALL);
+    let report = Report::new(&machine, &draft, request);
     if !request.json {
         return Ok(text::text(&report));
     }
@@ -41,12 +41,16 @@ struct Report {
     microarchitecture: Option<String>,
     smt: bool,
     nmi_watchdog: bool,
+    /// `essential` or `full`.
+    plan: &'static str,
     flops: Option<&'static str>,
     peak: Peak,
     cores: Vec<CoreReport>,
     software: Vec<EventReport>,
     /// Descriptors for each CPU of a job.
     descriptors_per_cpu: usize,
+    /// What may be changed where groups take turns.
+    advice_on_turns: Option<String>,
     absent: Vec<AbsentReport>,
 }
 
@@ -86,6 +90,8 @@ struct EventReport {
     /// `0-3`, `fixed`, `fixed, 0-7`; none for what the kernel counts.
     counters: Option<String>,
     pair: bool,
+    /// Whether its counts are taken off those of the others.
+    minus: bool,
     verified: bool,
     note: Option<String>,
 }
@@ -94,6 +100,25 @@ struct EventReport {
 struct AbsentReport {
     what: String,
     why: String,
+}
+
+/// A turn that is long enough: a scrape interval has a hundred of them, and they interrupt a CPU 25 times less often than the
+/// kernel's 4 ms.
+const LONG_TURN_MS: u64 = 100;
+
+/// What an administrator may want to change where groups take turns; `None` where none does, or where turns are long.
+pub(super) fn on_turns(machine: &Machine, draft: &Draft) -> Option<String> {
+    let short = |core: &&DraftCore| {
+        let pmu = machine.pmus.iter().find(|pmu| pmu.name == core.pmu);
+        core.turns && pmu.and_then(|pmu| pmu.turn_ms).is_some_and(|ms| ms < LONG_TURN_MS)
+    };
+    let core = draft.cores.iter().find(short)?;
+    let ms = machine.pmus.iter().find(|pmu| pmu.name == core.pmu)?.turn_ms?;
+    let less = if core.groups.len() > 2 { "--collector.perf.plan=essential, or " } else { "" };
+    let watchdog = if machine.watchdog { ", kernel.nmi_watchdog=0 for one counter more" } else { "" };
+    Some(format!(
+        "Counters take turns every {ms} ms, which interrupts jobs' CPUs as often: {less}--collector.perf.mux-interval={LONG_TURN_MS}ms costs less{watchdog}"
+    ))
 }
 
 /// What a count is published as.
@@ -106,6 +131,8 @@ struct Published {
     direction: Option<&'static str>,
     /// Operations or bytes that a count is worth.
     each: u64,
+    /// Of slots: which of them.
+    part: Option<&'static str>,
 }
 
 impl From<Quantity> for Published {
@@ -119,8 +146,10 @@ impl From<Quantity> for Published {
             Quantity::CacheReferences(_) => "cache references",
             Quantity::CacheMisses(_) => "cache misses",
             Quantity::Flops { .. } => "FLOPs",
+            Quantity::FlopsOfAllTypes => "FLOPs of all types",
             Quantity::CacheTraffic { .. } => "cache traffic",
             Quantity::MemoryLoads { .. } => "memory loads",
+            Quantity::TopDown { .. } | Quantity::PipelineSlots(_) => "pipeline slots",
             Quantity::ContextSwitches => "context switches",
             Quantity::Migrations => "migrations",
             Quantity::MinorFaults => "minor faults",
@@ -136,6 +165,8 @@ impl From<Quantity> for Published {
                 published.level = Some(level.as_str());
                 published.direction = Some(flow.as_str());
             }
+            Quantity::TopDown { part, .. } => published.part = Some(part.as_str()),
+            Quantity::PipelineSlots(category) => published.part = Some(category.as_str()),
             Quantity::CacheReferences(level) | Quantity::CacheMisses(level) => {
                 published.level = Some(level.as_str());
             }
@@ -146,14 +177,15 @@ impl From<Quantity> for Published {
 }
 
 impl Report {
-    fn new(machine: &Machine, draft: &Draft, assumed: bool) -> Self {
+    fn new(machine: &Machine, draft: &Draft, request: &PerfRequest) -> Self {
         let cores: Vec<_> = draft.cores.iter().map(CoreReport::new).collect();
         let events = |core: &CoreReport| core.groups.iter().map(|group| group.events.len()).sum::<usize>();
         Self {
-            assumed,
+            assumed: request.microarchitecture.is_some(),
             microarchitecture: draft.microarchitecture.clone(),
             smt: machine.smt,
             nmi_watchdog: machine.watchdog,
+            plan: request.extent.as_str(),
             flops: draft.flops.map(Quality::as_str),
             peak: Peak {
                 instructions_per_cycle: draft.limits.instructions_per_cycle,
@@ -162,6 +194,7 @@ impl Report {
             // A CPU is of one kind.
             descriptors_per_cpu: cores.iter().map(events).max().unwrap_or(0) + draft.software.len(),
             cores,
+            advice_on_turns: on_turns(machine, draft),
             software: draft.software.iter().map(EventReport::of_kernel).collect(),
             absent: draft.absent.iter().map(AbsentReport::new).collect(),
         }
@@ -209,6 +242,7 @@ impl EventReport {
         Self {
             counters: Some(words.join(", ")),
             pair: event.pair,
+            minus: event.minus,
             verified: event.verified,
             note: event.note.as_deref().map(str::to_owned),
             ..Self::plain(&event.name, event.quantity, attr)
@@ -228,6 +262,7 @@ impl EventReport {
             config1: attr.config1,
             counters: None,
             pair: false,
+            minus: false,
             verified: true,
             note: None,
         }

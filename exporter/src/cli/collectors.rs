@@ -51,6 +51,9 @@ pub(super) fn flags() -> Vec<Arg> {
         if entry.name == "counters" {
             flags.push(counters::lock_file());
         }
+        if entry.name == "node_validation" {
+            flags.push(perf::results_file());
+        }
         if entry.name == "memory_traffic" {
             flags.extend(memory_traffic::flags());
         }

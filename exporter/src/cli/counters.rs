@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgMatches, Command};
 
 use super::gpu::socket;
-use super::{flag, one};
+use super::{flag, one, set_path};
 use crate::control::{CounterOrder, Order};
 
 /// An absolute path of a file, or nothing.
@@ -33,8 +33,7 @@ pub(super) fn lock_file() -> Arg {
 
 /// The lock to watch, if one is.
 pub(super) fn parse(matches: &ArgMatches) -> Result<Option<PathBuf>, clap::Error> {
-    let path: PathBuf = one(matches, "counters.lock-file")?;
-    Ok(Some(path).filter(|path| !path.as_os_str().is_empty()))
+    set_path(matches, "counters.lock-file")
 }
 
 /// `jobledger-exporter counters yield|resume|status`.

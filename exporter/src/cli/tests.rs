@@ -111,6 +111,46 @@ fn a_plan_is_asked_for_by_name_and_state() {
 }
 
 #[test]
+fn known_work_is_asked_for_with_where_and_how_long() {
+    let line = |more: &[&str]| {
+        let line = ["jobledger-exporter", "perf"].into_iter().chain(more.iter().copied()).map(Into::into);
+        parse(line)
+    };
+    let request = |more: &[&str]| match line(more) {
+        Ok(Invocation::Validate(request)) => request,
+        other => panic!("no known work: {other:?}"),
+    };
+    let plain = request(&["--validate"]);
+    assert!(plain.compares && plain.cpus.is_none() && !plain.although_busy && !plain.json);
+    assert_eq!(plain.time, Duration::from_millis(250));
+    assert_eq!(plain.output, Some("/var/lib/jobledger/counters.json".into()));
+    assert_eq!(plain.lock, Some("/var/run/likwid.lock".into()));
+    let all =
+        ["--cpus=2-3", "--time=1s", "--output=", "--although-busy", "--format=json", "--counters.lock-file="];
+    let full = request(&["--peaks"].into_iter().chain(all).collect::<Vec<_>>());
+    assert_eq!(full.cpus.map(|cpus| cpus.to_string()).as_deref(), Some("2-3"));
+    assert_eq!(
+        (full.compares, full.time, full.output, full.lock),
+        (false, Duration::from_secs(1), None, None)
+    );
+    assert!(full.although_busy && full.json);
+    for wrong in [
+        vec!["--cpus=2"],
+        vec!["--validate", "--peaks"],
+        vec!["--validate", "--microarchitecture=Zen 4"],
+        vec!["--validate", "--list"],
+        vec!["--validate", "--time=0s"],
+        vec!["--validate", "--cpus="],
+        vec!["--validate", "--output=here"],
+    ] {
+        assert!(line(&wrong).is_err(), "{wrong:?}");
+    }
+    let file = |more: &[&str]| run(more).unwrap().results_file;
+    assert_eq!(file(&[]), Some("/var/lib/jobledger/counters.json".into()));
+    assert_eq!(file(&["--counters.results-file="]), None);
+}
+
+#[test]
 fn hints_from_the_environment_need_a_look_into_processes() {
     use crate::collector::capabilities;
     let needed = |arguments: &[&str]| {

@@ -105,6 +105,10 @@ const ADVICE: &[(&[&str], &str)] = &[
         "start the exporter with CAP_SYS_ADMIN and CAP_NET_ADMIN, of which it keeps none itself",
     ),
     (
+        &["perf counters' BPF: "],
+        "grant CAP_BPF and CAP_PERFMON and let bpf(2) pass SystemCallFilter=, or set --collector.perf.method=cgroup",
+    ),
+    (
         &["BPF: "],
         "grant CAP_BPF and CAP_NET_ADMIN and let bpf(2) pass SystemCallFilter=; before Linux 5.11 also LimitMEMLOCK=infinity",
     ),

@@ -1,20 +1,24 @@
-//! What was moved in memory, on its way from the collector that counts it to the one that splits memory's energy.
+//! What was moved in memory and what cores spent, on their way from the collector that measures it to the one that splits energy.
 //!
-//! Energy and bytes are compared, so they have to be of the same time: the collector of energy asks when it reads its meters.
+//! Both are compared with what a meter counted, so they have to be of the same time: the collector of energy asks when it reads its
+//! meters.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use attribution::Traffic;
+use attribution::Measured;
 use parking_lot::Mutex;
 
 /// By socket; `None` where it is not known for all of the time.
-pub type MovedBySocket = BTreeMap<Option<u32>, Option<Traffic>>;
+pub type BySocket = BTreeMap<Option<u32>, Option<Measured>>;
 
 /// Who counts what is moved.
 pub trait MovedSource: Send + Sync {
     /// Reads what was moved since the last call. Must not wait for a reading that hangs on another thread.
-    fn moved(&self) -> MovedBySocket;
+    fn moved(&self) -> BySocket;
+
+    /// Reads what cores spent since the last call, microjoules, in the same way. Empty where the CPU does not measure it.
+    fn core_energy(&self) -> BySocket;
 }
 
 /// The source, once there is one.
@@ -33,15 +37,23 @@ impl MemoryMoved {
         *self.0.lock() = Some(Arc::downgrade(source));
     }
 
+    fn source(&self) -> Option<Arc<dyn MovedSource>> {
+        self.0.lock().as_ref().and_then(Weak::upgrade)
+    }
+
     /// What was moved since the last call; nothing where nobody counts.
-    pub fn take(&self) -> MovedBySocket {
-        let source = self.0.lock().as_ref().and_then(Weak::upgrade);
-        source.map(|source| source.moved()).unwrap_or_default()
+    pub fn take(&self) -> BySocket {
+        self.source().map(|source| source.moved()).unwrap_or_default()
+    }
+
+    /// What cores spent since the last call.
+    pub fn take_core_energy(&self) -> BySocket {
+        self.source().map(|source| source.core_energy()).unwrap_or_default()
     }
 }
 
-/// What was moved on a part of the node: a socket, or all of them.
-pub fn of_part(moved: &MovedBySocket, part: Option<u32>) -> Option<Traffic> {
+/// What was measured on a part of the node: a socket, or all of them.
+pub fn of_part(moved: &BySocket, part: Option<u32>) -> Option<Measured> {
     if part.is_some() {
         return moved.get(&part).cloned().flatten();
     }
@@ -56,12 +68,12 @@ mod tests {
 
     #[test]
     fn the_node_is_known_if_all_of_its_sockets_are() {
-        let of = |bytes| Some(Traffic::of_nobody(bytes));
-        let mut moved = MovedBySocket::from([(Some(0), of(3)), (Some(1), of(4))]);
+        let of = |bytes| Some(Measured::of_nobody(bytes));
+        let mut moved = BySocket::from([(Some(0), of(3)), (Some(1), of(4))]);
         assert_eq!([Some(1), Some(2), None].map(|part| of_part(&moved, part)), [of(4), None, of(7)]);
         moved.insert(Some(0), None);
         assert_eq!([Some(0), Some(1), None].map(|part| of_part(&moved, part)), [None, of(4), None]);
-        assert_eq!(of_part(&MovedBySocket::default(), None), None);
-        assert_eq!(MemoryMoved::default().take(), MovedBySocket::default());
+        assert_eq!(of_part(&BySocket::default(), None), None);
+        assert_eq!(MemoryMoved::default().take(), BySocket::default());
     }
 }

@@ -122,6 +122,7 @@ pub static REGISTRY: &[Entry] = &[
     super::node::pressure::ENTRY,
     super::node::cpufreq::ENTRY,
     super::node::hardware::ENTRY,
+    super::node::validation::ENTRY,
     super::devices::infiniband::ENTRY,
     super::devices::slingshot::ENTRY,
     super::devices::disk::ENTRY,

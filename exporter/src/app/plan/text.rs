@@ -18,6 +18,8 @@ fn on(state: bool) -> &'static str {
 fn write_report(page: &mut String, report: &Report) -> std::fmt::Result {
     let name = report.microarchitecture.as_deref().unwrap_or("a CPU that the catalogue does not have");
     writeln!(page, "{name}, SMT {}, NMI watchdog {}", on(report.smt), on(report.nmi_watchdog))?;
+    let other = if report.plan == "full" { "essential" } else { "full" };
+    writeln!(page, "The {} plan; --plan={other} shows the other", report.plan)?;
     match report.flops {
         Some("speculative") => {
             writeln!(
@@ -38,6 +40,9 @@ fn write_report(page: &mut String, report: &Report) -> std::fmt::Result {
         writeln!(page, " per cycle")?;
     }
     writeln!(page, "{} descriptors for each CPU of a job", report.descriptors_per_cpu)?;
+    if let Some(advice) = &report.advice_on_turns {
+        writeln!(page, "{advice}")?;
+    }
     if report.assumed {
         writeln!(page, "Types of PMUs are the usual ones; a machine of this kind says its own")?;
     }
@@ -64,7 +69,7 @@ fn write_report(page: &mut String, report: &Report) -> std::fmt::Result {
     }
     if !report.cores.is_empty() {
         unique_notes.push(
-            "No count of these events has been compared with known work on this hardware by the authors yet"
+            "No count of these events has been compared with known work on this hardware by the authors yet; --validate does it here"
                 .to_owned(),
         );
         writeln!(page, "\nNotes")?;
@@ -133,7 +138,7 @@ fn cells(event: &EventReport) -> [String; 6] {
     let counters = event.counters.clone().unwrap_or_default();
     [
         event.name.clone(),
-        words(&event.published),
+        format!("{}{}", words(&event.published), if event.minus { ", taken off" } else { "" }),
         event.r#type.to_string(),
         format!("{:#x}", event.config),
         if event.config1 == 0 { String::new() } else { format!("{:#x}", event.config1) },
@@ -142,9 +147,9 @@ fn cells(event: &EventReport) -> [String; 6] {
 }
 
 fn words(published: &Published) -> String {
-    let Published { what, precision, width, level, direction, each } = published;
+    let Published { what, precision, width, level, direction, each, part } = published;
     let mut words = (*what).to_owned();
-    for word in [precision, width, level, direction].into_iter().flatten() {
+    for word in [precision, width, level, direction, part].into_iter().flatten() {
         words.push(' ');
         words.push_str(word);
     }

@@ -15,6 +15,7 @@ mod moved;
 mod options;
 mod saved;
 mod socket_occupancy;
+mod telemetry;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,11 +32,13 @@ use perf_events::{Kernel, Open};
 use rustix::thread::CapabilitySet;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot};
 use socket_occupancy::SocketOccupancy;
+use telemetry::Telemetry;
 
 use crate::collector::checkout::Checkout;
+use crate::collector::devices::energy::EnergyOptions;
 use crate::collector::durable::{Before, Durable, Unreadable};
 use crate::collector::interval_reader::{Call, IntervalReader, IntervalSource};
-use crate::collector::memory_moved::{MovedBySocket, MovedSource};
+use crate::collector::memory_moved::{BySocket, MovedSource};
 use crate::collector::{BuildContext, Built, Collector, Entry, SourceError};
 
 /// Row of the registry.
@@ -76,19 +79,25 @@ struct Shared {
     plan: Mutex<Plan>,
     interval_reader: Arc<IntervalReader>,
     ownership: CounterOwnership,
-    /// The collector of energy asked, and got no answer (yet).
+    /// Jobs are monitored by resctrl.
+    monitors: bool,
+    /// The collector of energy asked what was moved, and got no answer (yet).
     unanswered: AtomicBool,
+    /// The same of what cores spent.
+    cores_unanswered: AtomicBool,
 }
 
 fn build(context: &BuildContext) -> Built {
     let options = context.options.get::<TrafficOptions>();
+    let mounted = || Mounted::at(context.roots.sys("fs/resctrl"));
     let tree = options.resctrl.then(|| -> Box<dyn Tree> {
         match options.helper.take() {
             Some(helped) => Box::new(helped),
-            None => Box::new(Mounted::at(context.roots.sys("fs/resctrl"))),
+            None => Box::new(mounted()),
         }
     });
-    built(parts(context, Box::new(|| Box::new(Kernel)), tree))
+    let checked = options.checked.map(|may| (Monitor::new(&context.roots, Box::new(mounted())), may));
+    built(parts(context, Box::new(|| Box::new(Kernel)), tree), checked)
 }
 
 /// What opens events.
@@ -96,14 +105,17 @@ type Opener = Box<dyn Fn() -> Box<dyn Open> + Send>;
 
 fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) -> Arc<Shared> {
     let monitor = tree.map(|tree| Monitor::new(&context.roots, tree));
+    let telemetry = Telemetry::new(context.options.get::<EnergyOptions>().pause);
     let shared = Arc::new(Shared {
-        accounts: Checkout::new(TrafficAccounts::new(&context.roots, opener, monitor)),
+        monitors: monitor.is_some(),
+        accounts: Checkout::new(TrafficAccounts::new(&context.roots, opener, monitor, telemetry)),
         socket_occupancy: Mutex::default(),
         forgotten: Mutex::default(),
         plan: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
         ownership: context.ownership.clone(),
         unanswered: AtomicBool::default(),
+        cores_unanswered: AtomicBool::default(),
     });
     let moved_source: Arc<dyn MovedSource> = shared.clone();
     context.memory_moved.set(&moved_source);
@@ -118,8 +130,8 @@ fn parts(context: &BuildContext, opener: Opener, tree: Option<Box<dyn Tree>>) ->
     shared
 }
 
-fn built(shared: Arc<Shared>) -> Built {
-    let collector = MemoryTraffic { shared: shared.clone() };
+fn built(shared: Arc<Shared>, checked: Option<(Monitor, bool)>) -> Built {
+    let collector = MemoryTraffic { shared: shared.clone(), checked };
     Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
 }
 
@@ -183,7 +195,7 @@ impl IntervalSource for Shared {
 }
 
 impl MovedSource for Shared {
-    fn moved(&self) -> MovedBySocket {
+    fn moved(&self) -> BySocket {
         // A reading takes milliseconds.
         const PATIENCE: Duration = Duration::from_millis(50);
         let unanswered = self.unanswered.swap(true, Ordering::Relaxed);
@@ -195,6 +207,20 @@ impl MovedSource for Shared {
         });
         // After a question without an answer this is what was moved in a longer time.
         moved.filter(|_| !unanswered).unwrap_or_default()
+    }
+
+    fn core_energy(&self) -> BySocket {
+        const PATIENCE: Duration = Duration::from_millis(50);
+        if !self.monitors {
+            return BySocket::default();
+        }
+        let unanswered = self.cores_unanswered.swap(true, Ordering::Relaxed);
+        let spent = self.accounts.with(PATIENCE, |accounts| {
+            let spent = accounts.core_energy(&self.socket_occupancy);
+            self.cores_unanswered.store(false, Ordering::Relaxed);
+            spent
+        });
+        spent.filter(|_| !unanswered).unwrap_or_default()
     }
 }
 
@@ -260,6 +286,17 @@ impl JobObserver for Shared {
 
 struct MemoryTraffic {
     shared: Arc<Shared>,
+    /// With `--check`: what would monitor jobs, and whether groups could be made.
+    checked: Option<(Monitor, bool)>,
+}
+
+impl MemoryTraffic {
+    /// What would keep jobs from being monitored.
+    fn check(&self) -> Result<(), SourceError> {
+        let Some((monitor, may)) = &self.checked else { return Ok(()) };
+        monitor.check()?;
+        if *may { Ok(()) } else { Err(SourceError::Denied { what: "resctrl's groups".to_owned() }) }
+    }
 }
 
 impl Collector for MemoryTraffic {
@@ -277,7 +314,7 @@ impl Collector for MemoryTraffic {
         };
         let outcome = self.shared.accounts.with(PATIENCE, work).unwrap_or(Err(SourceError::TimedOut));
         self.shared.interval_reader.look();
-        outcome
+        self.check().and(outcome)
     }
 }
 

@@ -272,8 +272,7 @@ impl Network {
     fn emit_job(job: &Job, snapshot: &NodeSnapshot, accounts: &mut NetworkAccounts, out: &mut Section) {
         let Some(counts) = accounts.of(job.run) else { return };
         accounts.export(job.run);
-        let began = job.followed_from(snapshot);
-        let subject = out.subject_since(job.labels(), began);
+        let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
         push(PER_JOB.map(|family| family.at(Level::Job)), subject, counts, out);
         if !snapshot.levels.steps {
             return;
@@ -281,8 +280,7 @@ impl Network {
         for step in job.exported_steps() {
             let Some(counts) = accounts.of_step(job.run, step.ordinal) else { continue };
             let name = step.id.to_string();
-            // The step of a job that was found while it ran may be older than the exporter.
-            let began = step.began.map(|step| step.max(snapshot.following_since)).or(began);
+            let began = job.part_followed_from(step.began, snapshot);
             let subject = out.subject_since(job.labels().chain([("step", name.as_str())]), began);
             push(PER_JOB.map(|family| family.at(Level::Step)), subject, counts, out);
         }

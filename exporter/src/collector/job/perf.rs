@@ -6,10 +6,10 @@
 //! below 1.
 
 mod accounts;
+mod divided;
 mod exclusive;
 mod metrics;
 mod options;
-mod saved;
 mod worker;
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use perf_counters::sharing::CounterUser;
 use rustix::thread::CapabilitySet;
 use slurm_jobs::NodeSnapshot;
 
-pub use self::options::PerfOptions;
+pub use self::options::{Method, PerfOptions};
 use self::worker::Shared;
 use crate::collector::{Built, Collector, Entry, SourceError};
 

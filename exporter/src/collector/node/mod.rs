@@ -8,3 +8,4 @@ pub mod load;
 pub mod memory;
 pub mod network;
 pub mod pressure;
+pub mod validation;

@@ -21,7 +21,7 @@ use super::saved::{SavedAccount, SavedEnergy};
 use super::usages::{Facts, JobUsages, Wanted};
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::gpu_energy::GpuEnergy;
-use crate::collector::memory_moved::{MemoryMoved, MovedBySocket, of_part};
+use crate::collector::memory_moved::{BySocket, MemoryMoved, of_part};
 use crate::collector::{BuildContext, SourceError, Tally};
 
 /// What happened to jobs since the last reading, in order.
@@ -374,9 +374,12 @@ impl Accounts {
     fn charge(&mut self, time: (Instant, Instant), look: &Look) -> Result<(), SourceError> {
         let mut tally = Tally::default();
         let memory = self.measures_memory();
-        let mut moved = if memory { self.memory_moved.take() } else { MovedBySocket::default() };
+        let mut moved = if memory { self.memory_moved.take() } else { BySocket::default() };
+        let cores = self.accounts.iter().any(|account| account.energy.basis() == Basis::Cpus);
+        let mut spent = if cores { self.memory_moved.take_core_energy() } else { BySocket::default() };
         // One that is forgotten here, and read late there, would be forgotten a second time by nobody.
-        moved.values_mut().flatten().for_each(|traffic| traffic.keep(|run| self.usages.has(run)));
+        let measured = moved.values_mut().chain(spent.values_mut()).flatten();
+        measured.for_each(|measured| measured.keep(|run| self.usages.has(run)));
         let mut readings: HashMap<Zone, (Instant, Result<Sample, SourceError>)> = HashMap::new();
         for meter in &mut self.discovery.meters {
             let zones = meter.zones().to_vec();
@@ -395,7 +398,8 @@ impl Accounts {
             let interval = intervals.entry(part).or_insert_with(|| {
                 let memory = if memory { self.machine.memory_used(part) } else { None };
                 let interval = interval(&self.usages, &self.machine, (part, memory), time, look);
-                Interval { traffic: of_part(&moved, part), ..interval }
+                let (traffic, core_energy) = (of_part(&moved, part), of_part(&spent, part));
+                Interval { traffic, core_energy, ..interval }
             });
             let attributed = account.role == ZoneRole::Attributed;
             let empty = Interval::default();
@@ -490,6 +494,7 @@ fn interval(
         busy: look.busy.as_ref().map(|busy| busy.of(&there.cpus)),
         byte_ns: u128::from(memory.unwrap_or(0)) * nanos,
         traffic: None,
+        core_energy: None,
         uses: usages.uses((from, to), (part, topology), look.busy.as_ref()),
     }
 }

@@ -235,7 +235,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use attribution::{Busy, Interval, Traffic};
+    use attribution::{Busy, Interval, Measured};
     use exposition::encode_openmetrics;
     use readings::Gain;
 
@@ -280,7 +280,7 @@ mod tests {
                 let mut energy = EnergyAccounts::new(Basis::Memory, IdlePower::Set(10_000_000));
                 for number in 0..readings {
                     let gigabytes = 100 + number % 3 * 50;
-                    let traffic = Some(Traffic::of_nobody(gigabytes * 1_000_000_000));
+                    let traffic = Some(Measured::of_nobody(gigabytes * 1_000_000_000));
                     let interval =
                         Interval { length: Duration::from_secs(10), traffic, ..Interval::default() };
                     energy.observe(&interval, Some(Gain::Grown(100_000_000 + gigabytes * of_a_gigabyte)));

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use std::time::{Duration, Instant};
 
-use attribution::{Account, Occupants, Traffic};
+use attribution::{Account, Measured, Occupants};
 use cpu_topology::{Topology, online};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use parking_lot::Mutex;
-use perf_counters::resctrl::{Monitor, Round};
+use perf_counters::resctrl::{Job, Monitor, Quantity, Round};
 use perf_counters::sharing::CounterOwnership;
 use perf_counters::uncore::{Controllers, Kind, Place, Reading};
 use serde::{Deserialize, Serialize};
 use slurm_jobs::JobRunId;
 
 use super::Opener;
-use super::moved::Moved;
+use super::moved::{Moved, measured_in};
 use super::socket_occupancy::SocketOccupancy;
+use super::telemetry::Telemetry;
 use crate::collector::interval_reader::IntervalReader;
-use crate::collector::memory_moved::MovedBySocket;
+use crate::collector::memory_moved::BySocket;
 use crate::collector::{SourceError, Tally};
 
 /// A reading in which an event had a counter for less of the time says too little: what it would have counted is too uncertain.
@@ -98,6 +99,8 @@ pub(super) struct TrafficAccounts {
     pub(super) accounts: BTreeMap<Where, TrafficAccount>,
     /// What resctrl said last.
     pub(super) round: Round,
+    /// What the CPU measures of its cores.
+    pub(super) telemetry: Telemetry,
     pub(super) restarts: u64,
     /// For the energy of memory.
     pub(super) moved: Moved,
@@ -110,7 +113,12 @@ pub(super) struct TrafficAccounts {
 
 impl TrafficAccounts {
     /// Nothing is looked for yet.
-    pub(super) fn new(roots: &Arc<Roots>, opener: Opener, monitor: Option<Monitor>) -> Self {
+    pub(super) fn new(
+        roots: &Arc<Roots>,
+        opener: Opener,
+        monitor: Option<Monitor>,
+        telemetry: Telemetry,
+    ) -> Self {
         Self {
             files: NodeFiles::new(roots),
             opener,
@@ -121,6 +129,7 @@ impl TrafficAccounts {
             monitor,
             accounts: BTreeMap::new(),
             round: Round::default(),
+            telemetry,
             restarts: 0,
             moved: Moved::default(),
             entered: None,
@@ -131,6 +140,7 @@ impl TrafficAccounts {
 
     pub(super) fn forget(&mut self, run: JobRunId) {
         self.accounts.values_mut().for_each(|traffic| traffic.account.forget(run));
+        self.telemetry.forget(run);
         if let Some(monitor) = &mut self.monitor {
             monitor.forget(run);
         }
@@ -192,7 +202,9 @@ impl TrafficAccounts {
         // A job that is not found yet would pass for one that is gone, and lose its group.
         let Some(jobs) = socket_occupancy.lock().all_jobs() else { return };
         let Some(mut monitor) = self.monitor.take() else { return };
-        let last = monitor.follow(&jobs, Instant::now());
+        let mut last = monitor.follow(&jobs, Instant::now());
+        self.telemetry.finish(&last);
+        let last = last.remove(&Quantity::Bytes).unwrap_or_default();
         self.charge(&last);
         for (run, domain, bytes) in &last.jobs {
             self.moved.more(self.l3.get(domain).copied(), *run, *bytes);
@@ -200,14 +212,19 @@ impl TrafficAccounts {
         if scrape {
             let round = monitor.read();
             self.charge(&round);
-            let monitored = jobs.iter().all(|job| monitor.is_monitored(job.run));
+            let monitored = all_monitored(&monitor, &jobs);
             let before = std::mem::replace(&mut self.monitored, monitored);
-            let moved = self.moved_in(&round, before && monitored && last.restarts == 0);
-            self.moved.round(moved);
+            let socket = |domain| self.l3.get(&domain).copied();
+            let monitored = before && monitored && last.restarts == 0;
+            self.moved.round(measured_in(&round, &self.round, socket, monitored));
             self.round = round;
+            if self.telemetry.is_due() {
+                let monitored = all_monitored(&monitor, &jobs);
+                self.telemetry.read(&mut monitor, monitored);
+            }
             let unread = |socket| self.domains_of(socket).any(|domain| !self.round.whole.contains(&domain));
             let read: BTreeSet<Option<u32>> =
-                self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
+                self.round.places.iter().map(|domain| self.l3.get(domain).copied()).collect();
             let read: BTreeSet<_> = read.into_iter().filter(|socket| !unread(*socket)).collect();
             for (at, traffic) in self.accounts.iter_mut().filter(|(at, _)| **at == Where::l3(at.socket)) {
                 traffic.read = read.contains(&at.socket);
@@ -217,31 +234,21 @@ impl TrafficAccounts {
         self.monitor = Some(monitor);
     }
 
-    /// What was moved past the L3 caches since the last round, and by whom if all jobs were monitored. Of a domain that could not be
-    /// read, the next round says nothing either.
-    fn moved_in(&self, round: &Round, monitored: bool) -> MovedBySocket {
-        let known = |domain: &u32| {
-            round.restarts == 0 && round.whole.contains(domain) && self.round.whole.contains(domain)
-        };
-        let mut moved = MovedBySocket::new();
-        for domain in &round.domains {
-            let jobs = round.jobs.iter().filter(|(_, of, _)| of == domain);
-            let mut traffic = Traffic::of_nobody(0);
-            for (run, _, bytes) in jobs {
-                traffic = traffic.plus(&Traffic { bytes: *bytes, jobs: Some([(*run, *bytes)].into()) });
-            }
-            let others = round.unattributed.iter().filter(|(of, _)| of == domain);
-            others.for_each(|(_, bytes)| traffic.bytes = traffic.bytes.saturating_add(*bytes));
-            traffic.jobs = traffic.jobs.filter(|_| monitored);
-            let sum = moved.entry(self.l3.get(domain).copied()).or_insert(Some(Traffic::of_nobody(0)));
-            *sum = sum.take().filter(|_| known(domain)).map(|sum| sum.plus(&traffic));
+    /// What cores spent since the last call.
+    pub(super) fn core_energy(&mut self, socket_occupancy: &Mutex<SocketOccupancy>) -> BySocket {
+        let Some(monitor) = &mut self.monitor else { return BySocket::default() };
+        let Some(jobs) = socket_occupancy.lock().all_jobs() else { return BySocket::default() };
+        if !monitor.about().is_some_and(|about| about.features.core_energy) {
+            return BySocket::default();
         }
-        moved
+        let monitored = all_monitored(monitor, &jobs);
+        self.telemetry.read(monitor, monitored);
+        self.telemetry.spent.take()
     }
 
     /// The L3 domains of a socket.
     pub(super) fn domains_of(&self, socket: Option<u32>) -> impl Iterator<Item = u32> + '_ {
-        self.round.domains.iter().copied().filter(move |domain| self.l3.get(domain).copied() == socket)
+        self.round.places.iter().copied().filter(move |domain| self.l3.get(domain).copied() == socket)
     }
 
     fn charge(&mut self, round: &Round) {
@@ -308,14 +315,14 @@ impl TrafficAccounts {
         // With resctrl jobs are charged with what that says, and with nothing twice.
         let split = self.monitor.is_none();
         let before = self.entered.replace(now);
-        let mut moved = MovedBySocket::new();
+        let mut moved = BySocket::new();
         let (accounts, restarts) = (&mut self.accounts, &mut self.restarts);
         for (place, reading) in readings {
             let traffic = accounts.entry(place.into()).or_default();
             (traffic.read, traffic.running) = (false, None);
             // The meter of memory counts no other kind.
             let mut sum = (place.kind == Kind::Dram)
-                .then(|| moved.entry(place.socket).or_insert(Some(Traffic::of_nobody(0))));
+                .then(|| moved.entry(place.socket).or_insert(Some(Measured::of_nobody(0))));
             let so_far = sum.as_mut().and_then(|sum| sum.take());
             match reading {
                 Err(error) => {
@@ -380,6 +387,10 @@ impl TrafficAccounts {
     }
 }
 
+fn all_monitored(monitor: &Monitor, jobs: &[Job]) -> bool {
+    jobs.iter().all(|job| monitor.is_monitored(job.run))
+}
+
 fn no_counter() -> SourceError {
     const NEEDS: &str = "free hardware counters of the memory controllers, which other programs' events hold";
     SourceError::Unsupported { needs: NEEDS.to_owned() }
@@ -400,11 +411,11 @@ fn whose(
 }
 
 /// Bytes that were moved while these jobs were there.
-fn shared_out(bytes: u64, whose: Occupants) -> Traffic {
+fn shared_out(bytes: u64, whose: Occupants) -> Measured {
     let jobs = match whose {
         Occupants::Empty => Some(BTreeMap::new()),
         Occupants::One(run) => Some([(run, bytes)].into()),
         Occupants::Mixed => None,
     };
-    Traffic { bytes, jobs }
+    Measured { amount: bytes, jobs }
 }

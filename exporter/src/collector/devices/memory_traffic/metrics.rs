@@ -7,6 +7,7 @@ use exposition::{Family, Section, SubjectId, Value};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot};
 
 use super::accounts::{TrafficAccounts, Where};
+use super::telemetry;
 
 static NODE_BYTES: Family = Family::counter("jobledger_node_memory_traffic_bytes_total")
     .labels(&["socket", "kind", "direction"])
@@ -35,10 +36,10 @@ static RUNNING: Family = Family::gauge("jobledger_node_memory_traffic_running_ra
          they took turns, with each other or with other programs, and the bytes are scaled up from it",
     );
 static INFO: Family = Family::info("jobledger_node_memory_traffic_info")
-    .labels(&["kind", "pmu", "events", "counters", "verified"])
+    .labels(&["kind", "pmu", "events", "counters", "verified", "why"])
     .help(
         "What counts a kind of memory: pattern of the PMUs' names, events and hardware counters per \
-         box (empty where not known or not shared), and whether what the events mean is documented",
+         box (empty where not known or not shared), whether what the events mean is documented, and why not",
     );
 static OCCUPANCY: Family = Family::gauge("jobledger_job_l3_occupancy_bytes")
     .labels(&["socket"])
@@ -50,17 +51,26 @@ static MONITORED: Family = Family::counter("jobledger_job_l3_monitored_seconds_t
 static REFUSED: Family =
     Family::counter("jobledger_node_l3_monitoring_refused_total").labels(&["reason"]).help(
         "Attempts at monitoring a job that failed: exhausted (no RMID free), denied, locked \
-         (by another program), foreign (tasks in a monitoring group of somebody else), failed",
+         (by another program), foreign (tasks in a monitoring group of somebody else), \
+         no_counter (none free for its bytes, mode mbm_event), failed",
+    );
+static UNREAD: Family = Family::counter("jobledger_node_l3_monitoring_unread_total")
+    .labels(&["event", "reason"])
+    .help(
+        "Readings of a group in one L3 domain or package that gave no number, so that series are absent: unavailable \
+         (the hardware does not follow it now), unassigned (it has no counter), error, failed",
     );
 static MONITORING: Family =
-    Family::info("jobledger_node_l3_monitoring_info").labels(&["rmids", "mode"]).help(
-        "Monitoring by resctrl: most groups that there can be, and how counters are \
-         given to them (mbm_event, default; empty where the kernel has no such choice)",
+    Family::info("jobledger_node_l3_monitoring_info").labels(&["rmids", "mode", "counters", "counted"]).help(
+        "Monitoring by resctrl: most groups that there can be, how counters are given to them (mbm_event, \
+         default; empty where the kernel has no such choice), and in mode mbm_event the counters of each L3 domain \
+         and the transactions that are counted",
     );
 
 /// Rows of the catalogue.
 pub(super) fn families() -> Vec<&'static Family> {
-    vec![
+    let telemetry = telemetry::families();
+    let traffic = [
         &NODE_BYTES,
         &UNATTRIBUTED,
         &JOB_BYTES,
@@ -69,8 +79,10 @@ pub(super) fn families() -> Vec<&'static Family> {
         &OCCUPANCY,
         &MONITORED,
         &REFUSED,
+        &UNREAD,
         &MONITORING,
-    ]
+    ];
+    traffic.into_iter().chain(telemetry).collect()
 }
 
 /// A socket's number as a label; empty where it is not known.
@@ -84,6 +96,7 @@ impl TrafficAccounts {
         self.export(snapshot);
         let since_start = out.node_since(Some(snapshot.following_since));
         self.emit_sources(since_start, out);
+        self.telemetry.emit(snapshot, since_start, out);
         for (at, traffic) in self.accounts.iter().filter(|(_, traffic)| traffic.read) {
             let socket = label(at.socket);
             let labels = [("socket", socket.as_str()), ("kind", at.kind), ("direction", at.direction)];
@@ -122,18 +135,29 @@ impl TrafficAccounts {
                 ("pmu", found.pmu.as_str()),
                 ("events", &found.events.to_string()),
                 ("counters", &counters),
-                ("verified", if found.verified { "true" } else { "false" }),
+                ("verified", if found.unverified.is_none() { "true" } else { "false" }),
+                ("why", found.unverified.as_deref().unwrap_or_default()),
             ];
             out.push(&INFO, SubjectId::NODE, &labels, 1);
         }
         let Some(monitor) = &self.monitor else { return };
         if let Some(about) = monitor.about() {
-            let rmids = about.rmids.map(|rmids| rmids.to_string()).unwrap_or_default();
-            let labels = [("rmids", rmids.as_str()), ("mode", about.mode.as_str())];
+            let [rmids, counters] = [about.rmids, about.counters]
+                .map(|most| most.map(|most| most.to_string()).unwrap_or_default());
+            let labels = [
+                ("rmids", rmids.as_str()),
+                ("mode", about.mode.as_str()),
+                ("counters", counters.as_str()),
+                ("counted", about.counted.as_str()),
+            ];
             out.push(&MONITORING, SubjectId::NODE, &labels, 1);
         }
         for (reason, times) in &monitor.refused {
             out.push(&REFUSED, since_start, &[("reason", reason.as_str())], *times);
+        }
+        for ((quantity, reason), times) in &monitor.unread {
+            let labels = [("event", quantity.event()), ("reason", reason.as_str())];
+            out.push(&UNREAD, since_start, &labels, *times);
         }
     }
 
@@ -173,7 +197,7 @@ impl TrafficAccounts {
             }
         }
         let sockets: BTreeSet<Option<u32>> =
-            self.round.domains.iter().map(|domain| self.l3.get(domain).copied()).collect();
+            self.round.places.iter().map(|domain| self.l3.get(domain).copied()).collect();
         for socket in sockets.into_iter().filter(|_| job.is_running()) {
             let of =
                 self.domains_of(socket).map(|domain| self.round.occupancy.get(&(job.run, domain)).copied());
@@ -182,6 +206,7 @@ impl TrafficAccounts {
                 out.push(&OCCUPANCY, subject, &[("socket", label(socket).as_str())], bytes);
             }
         }
+        self.telemetry.emit_job(job, &mut subject, out);
         let monitored = self.monitor.as_ref().and_then(|monitor| monitor.monitored(job.run, now));
         if let Some(monitored) = monitored {
             let subject = subject(out);

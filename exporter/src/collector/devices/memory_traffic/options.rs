@@ -9,6 +9,8 @@ use perf_counters::resctrl::helper::HelperSlot;
 pub struct TrafficOptions {
     /// Whether jobs are monitored by resctrl.
     pub resctrl: bool,
+    /// With `--check` and resctrl asked for: whether groups could be made. None is.
+    pub checked: Option<bool>,
     /// What changes groups where the exporter itself may not.
     pub helper: HelperSlot,
     /// Runs when the exporter ends.

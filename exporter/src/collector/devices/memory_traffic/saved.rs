@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use attribution::Account;
-use perf_counters::resctrl::SavedMonitor;
+use perf_counters::resctrl::{Quantity, SavedMonitor};
 use perf_counters::uncore::{Direction, Kind};
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,8 @@ struct SavedTraffic {
     /// By socket, kind and direction.
     accounts: Vec<(Option<u32>, String, String, Account<Method>)>,
     monitor: Option<SavedMonitor>,
+    /// By quantity and package.
+    telemetry: Vec<((Quantity, u32), Account<()>)>,
 }
 
 /// The labels of a count, by their text.
@@ -38,16 +40,25 @@ impl TrafficAccounts {
             (at.socket, at.kind.to_owned(), at.direction.to_owned(), traffic.account.clone())
         });
         let monitor = self.monitor.as_ref().map(|monitor| monitor.save(Instant::now()));
-        durable_state::encode(&SavedTraffic { accounts: accounts.collect(), monitor })
+        let telemetry = self.telemetry.accounts.iter().map(|(of, account)| (*of, account.clone()));
+        durable_state::encode(&SavedTraffic {
+            accounts: accounts.collect(),
+            monitor,
+            telemetry: telemetry.collect(),
+        })
     }
 
     /// Takes over what was saved, before any job is found.
     pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
-        let SavedTraffic { accounts, monitor } = durable_state::decode(section)?;
+        let SavedTraffic { accounts, monitor, telemetry } = durable_state::decode(section)?;
         for (socket, kind, direction, mut account) in accounts {
             let Some(at) = parse_where(socket, &kind, &direction) else { continue };
             account.keep(|run| before.knows(run));
             self.accounts.insert(at, TrafficAccount::restored(account));
+        }
+        for (of, mut account) in telemetry {
+            account.keep(|run| before.knows(run));
+            self.telemetry.accounts.insert(of, account);
         }
         if let (Some(monitor), Some(saved)) = (&mut self.monitor, monitor) {
             monitor.restore(saved, |run| before.knows(run));

@@ -1,5 +1,6 @@
 mod energy;
 mod resctrl;
+mod telemetry;
 
 use std::collections::BTreeMap;
 
@@ -45,12 +46,13 @@ impl Node {
         // Nobody reads but the test: the thread that reads when jobs come and go is another interval_reader's.
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         context.options.set(TrafficOptions::default());
+        context.options.set(energy::unpaused());
         let hardware = Hardware::default();
         let opener = hardware.clone();
         let shared = parts(&context, Box::new(move || Box::new(opener.clone())), tree);
         let jobs = vec![job(7, machine.v2("job_7"), &[]), job(8, machine.v2("job_8"), &[])];
         let occupancy = OccupancyObserver(context.interval_reader.clone());
-        let built = built(shared.clone());
+        let built = built(shared.clone(), None);
         Self { machine, hardware, context, built, shared, occupancy, jobs }
     }
 
@@ -61,13 +63,22 @@ impl Node {
         let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
         let mut context = BuildContext::new(Arc::new(machine.roots()), users);
         context.options.set(TrafficOptions::default());
+        context.options.set(energy::unpaused());
         let opener = hardware.clone();
         let next = parts(&context, Box::new(move || Box::new(opener.clone())), tree);
         restore(&*shared, &*next, &runs);
         drop((shared, built));
         assert_eq!(hardware.are_open(), 0);
         let occupancy = OccupancyObserver(context.interval_reader.clone());
-        Self { machine, hardware, context, built: super::built(next.clone()), shared: next, occupancy, jobs }
+        Self {
+            machine,
+            hardware,
+            context,
+            built: super::built(next.clone(), None),
+            shared: next,
+            occupancy,
+            jobs,
+        }
     }
 
     fn looked(&self) -> &Self {
@@ -177,7 +188,7 @@ fn bytes_are_a_jobs_while_it_has_the_node_for_itself_on_every_socket() {
         ),
         Some(1.0)
     );
-    let info = "jobledger_node_memory_traffic_info{kind=\"dram\",pmu=\"uncore_imc_[0-9]+\",events=\"2\",counters=\"4\",verified=\"true\"}";
+    let info = "jobledger_node_memory_traffic_info{kind=\"dram\",pmu=\"uncore_imc_[0-9]+\",events=\"2\",counters=\"4\",verified=\"true\",why=\"\"}";
     assert_eq!(value(&text, info), Some(1.0));
     at.hardware.counts(20, WRITE, 0, 3);
     let text = at.collect();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bpf::assemble::{AssembleError, Condition, Helper};
 use bpf::map::Cell;
+use bpf::program::Kind;
 use bpf::{self, Assembler, Attached, BpfError, Direction, Link, Program, Register, Width};
 use cgroups::Version;
 use kernel_files::Dir;
@@ -92,8 +93,7 @@ impl Watch {
             let code = count_packets(direction, self, level).map_err(|error| SourceError::Unsupported {
                 needs: format!("a program that can be written down ({error})"),
             })?;
-            let kind = bpf::program::Kind::CgroupPacket;
-            let program = Program::load(kind, direction as u32, name, &code).map_err(refused)?;
+            let program = Program::load(Kind::CgroupPacket(direction), name, &code).map_err(refused)?;
             Link::new(&program, dir, direction).map_err(|error| not_attached(error, dir, direction))
         };
         let links =
@@ -390,8 +390,8 @@ mod tests {
             // It may come later, too: then ours go.
             let mut asm = Assembler::default();
             asm.set(Register::R0, 1).exit();
-            let kind = bpf::program::Kind::CgroupPacket;
-            let other = Program::load(kind, 1, "other", &asm.finish().unwrap()).unwrap();
+            let kind = Kind::CgroupPacket(Direction::Egress);
+            let other = Program::load(kind, "other", &asm.finish().unwrap()).unwrap();
             attach_alone(&other, &slice, Direction::Egress, override_allowed);
             for _ in 0..2 {
                 let error = watch.follow(std::slice::from_ref(&scope)).unwrap_err();
@@ -413,8 +413,8 @@ mod tests {
         let (_site, _, scope) = site();
         let mut asm = Assembler::default();
         asm.set(Register::R0, 1).exit();
-        let kind = bpf::program::Kind::CgroupPacket;
-        let other = Program::load(kind, 0, "other", &asm.finish().unwrap()).unwrap();
+        let kind = Kind::CgroupPacket(Direction::Ingress);
+        let other = Program::load(kind, "other", &asm.finish().unwrap()).unwrap();
         attach_alone(&other, scope.cgroup.dirs().next().unwrap(), Direction::Ingress, true);
         let error = Watch::new(false).unwrap().follow(std::slice::from_ref(&scope)).unwrap_err();
         assert!(error.to_string().contains("one at SLURM's scope itself allows no other"), "{error}");

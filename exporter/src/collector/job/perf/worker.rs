@@ -8,19 +8,24 @@ use std::time::{Duration, Instant};
 use kernel_files::Buffer;
 use parking_lot::{Mutex, MutexGuard};
 use perf_counters::sharing::CounterUser;
-use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels};
+use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, Levels, Step};
 use worker_threads::Worker;
 
 use super::accounts::PerfAccounts;
+use super::options::PerfOptions;
 use crate::collector::BuildContext;
 use crate::collector::durable::{Before, Durable, Unreadable};
 
 /// What happened to a job, or to the counters.
 #[derive(Debug)]
 enum Message {
+    /// There was no job yet.
+    Prepare,
     Appeared(Arc<Job>),
-    /// A step or task of it ended: its usage now may be the last that can be read.
-    PartEnded(JobRunId),
+    /// Steps of it were made, or directories in them.
+    Grew(JobRunId, Vec<Step>),
+    /// A step or task of it ended: its usage now may be the last that can be read. The step's ordinal, if its directory is gone.
+    PartEnded(JobRunId, Option<u32>),
     Left(JobRunId),
     Forgotten(JobRunId),
     Resumed,
@@ -31,15 +36,22 @@ pub(super) struct Shared {
     accounts: Mutex<PerfAccounts>,
     /// Events that are not in the accounts yet.
     mailbox: Mutex<VecDeque<Message>>,
+    /// Whether counters may be divided, which takes a while to prepare.
+    divides: bool,
+    /// Whether steps may be counted.
+    steps: bool,
     worker: Worker,
     this: Weak<Self>,
 }
 
 impl Shared {
     pub(super) fn new(context: &BuildContext) -> Arc<Self> {
+        let options: PerfOptions = context.options.get();
         Arc::new_cyclic(|this| Self {
             accounts: Mutex::new(PerfAccounts::new(context)),
             mailbox: Mutex::default(),
+            divides: options.may_divide(),
+            steps: options.may_follow_steps(),
             worker: Worker::new("perf", 256 << 10),
             this: this.clone(),
         })
@@ -50,8 +62,15 @@ impl Shared {
         let mut accounts = self.accounts.lock();
         while let Some(message) = { self.mailbox.lock().pop_front() } {
             match message {
+                Message::Prepare => {
+                    accounts.prepared();
+                }
                 Message::Appeared(job) => accounts.appeared(job),
-                Message::PartEnded(run) => accounts.part_ended(run),
+                Message::Grew(run, steps) => accounts.follow_steps(run, &steps),
+                Message::PartEnded(run, step) => {
+                    accounts.read_cpu_time(run);
+                    step.into_iter().for_each(|step| accounts.step_ended(run, step));
+                }
                 Message::Left(run) => accounts.left(run),
                 Message::Forgotten(run) => accounts.forgotten(run),
                 Message::Resumed => accounts.resume(),
@@ -80,6 +99,13 @@ impl Shared {
 }
 
 impl JobObserver for Shared {
+    /// The first job is counted from its start then.
+    fn initial_scan_done(&self) {
+        if self.divides {
+            self.submit(Message::Prepare);
+        }
+    }
+
     fn job_started(&self, job: &Job) {
         self.submit(Message::Appeared(Arc::new(job.clone())));
     }
@@ -88,8 +114,21 @@ impl JobObserver for Shared {
         self.submit(Message::Left(run));
     }
 
-    fn checkpoint(&self, job: &Job, _step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
-        self.submit(Message::PartEnded(job.run));
+    fn step_grew(&self, job: &Job, step: Option<u32>) {
+        match step {
+            // It may have directories of v1 that it did not have before: those of its CPUs, and of its CPU time.
+            None => self.submit(Message::Appeared(Arc::new(job.clone()))),
+            Some(step) if self.steps => {
+                let grown = job.steps.iter().find(|known| known.ordinal == step && known.ended.is_none());
+                self.submit(Message::Grew(job.run, grown.into_iter().cloned().collect()));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn checkpoint(&self, job: &Job, step: Option<u32>, _levels: Levels, _buffer: &mut Buffer) {
+        let over = job.steps.iter().find(|known| Some(known.ordinal) == step && known.ended.is_some());
+        self.submit(Message::PartEnded(job.run, over.map(|step| step.ordinal)));
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
@@ -131,7 +170,6 @@ mod tests {
     use perf_counters::testing::{Opener, World, plan};
     use slurm_jobs::Users;
 
-    use super::super::PerfOptions;
     use super::*;
     use crate::collector::testing::{Machine, job, snapshot_of};
 

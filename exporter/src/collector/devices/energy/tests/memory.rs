@@ -1,18 +1,22 @@
 //! Memory's energy by what was moved.
 
-use attribution::Traffic;
+use attribution::Measured;
 
 use super::*;
-use crate::collector::memory_moved::{MovedBySocket, MovedSource};
+use crate::collector::memory_moved::{BySocket, MovedSource};
 use crate::collector::testing::restore;
 
 /// Answers what a test has set, once.
 #[derive(Default)]
-struct Canned(Mutex<MovedBySocket>);
+struct Canned(Mutex<BySocket>);
 
 impl MovedSource for Canned {
-    fn moved(&self) -> MovedBySocket {
+    fn moved(&self) -> BySocket {
         std::mem::take(&mut *self.0.lock())
+    }
+
+    fn core_energy(&self) -> BySocket {
+        BySocket::default()
     }
 }
 
@@ -27,7 +31,7 @@ impl Canned {
     /// Bytes of a socket, and of the jobs where that is known.
     fn moved(&self, socket: u32, bytes: u64, jobs: Option<&[(&Job, u64)]>) -> &Self {
         let jobs = jobs.map(|jobs| jobs.iter().map(|(job, bytes)| (job.run, *bytes)).collect());
-        self.0.lock().insert(Some(socket), Some(Traffic { bytes, jobs }));
+        self.0.lock().insert(Some(socket), Some(Measured { amount: bytes, jobs }));
         self
     }
 }

@@ -1,12 +1,17 @@
 //! What the collector of energy gets, and what it makes of it.
 
-use attribution::Traffic;
+use attribution::Measured;
 use perf_counters::resctrl::testing::Fake;
 
 use super::resctrl::monitored;
 use super::*;
 use crate::collector::devices::energy;
-use crate::collector::memory_moved::MovedBySocket;
+use crate::collector::memory_moved::BySocket;
+
+/// Meters that are read as often as somebody asks.
+pub(super) fn unpaused() -> energy::EnergyOptions {
+    energy::EnergyOptions { pause: Duration::ZERO, ..Default::default() }
+}
 
 /// What it gets of a socket: bytes, and of which jobs (by id).
 type Got = Option<(u64, Option<Vec<(u32, u64)>>)>;
@@ -14,9 +19,9 @@ type Got = Option<(u64, Option<Vec<(u32, u64)>>)>;
 impl Node {
     fn moved(&self) -> [Got; 2] {
         self.hardware.runs(1);
-        let moved: MovedBySocket = self.context.memory_moved.take();
+        let moved: BySocket = self.context.memory_moved.take();
         let id = |run: JobRunId| self.jobs.iter().find(|job| job.run == run).unwrap().id.unwrap().0;
-        let got = |Traffic { bytes, jobs }| {
+        let got = |Measured { amount: bytes, jobs }| {
             let jobs: Option<Vec<_>> =
                 jobs.map(|jobs| jobs.into_iter().map(|(run, bytes)| (id(run), bytes)).collect());
             (bytes, jobs)
@@ -155,9 +160,8 @@ fn memory_energy_follows_the_bytes_of_jobs_that_resctrl_monitors() {
         at.machine.write(&format!("{zone}/max_energy_range_uj"), "262143328850\n");
         at.machine.write(&format!("{zone}/energy_uj"), "0\n");
     }
-    let mut options = energy::EnergyOptions { pause: Duration::ZERO, ..Default::default() };
-    options.idle_power = vec![energy::parse_idle_power("dram=0").unwrap()];
-    at.context.options.set(options);
+    let idle_power = vec![energy::parse_idle_power("dram=0").unwrap()];
+    at.context.options.set(energy::EnergyOptions { idle_power, ..unpaused() });
     let mut meter = crate::collector::testing::built(&energy::ENTRY, &at.context);
     let mut collect = |at: &mut Node| {
         at.hardware.runs(1);

@@ -38,7 +38,13 @@ fn with_resctrl_jobs_on_a_shared_node_have_what_their_tasks_moved() {
     assert_eq!(l3(&text, "node_memory_traffic_", None, "1"), Some(506.0));
     assert_eq!(value(&text, "jobledger_job_l3_occupancy_bytes{jobid=\"7\",socket=\"0\"}"), Some(102.0));
     assert!(value(&text, "jobledger_job_l3_monitored_seconds_total{jobid=\"7\"}").unwrap() > 0.05);
-    assert_eq!(value(&text, "jobledger_node_l3_monitoring_info{rmids=\"224\",mode=\"default\"}"), Some(1.0));
+    assert_eq!(
+        value(
+            &text,
+            "jobledger_node_l3_monitoring_info{rmids=\"224\",mode=\"default\",counters=\"\",counted=\"\"}"
+        ),
+        Some(1.0)
+    );
     // The controllers' bytes are not charged as well.
     assert_eq!(
         (node(&text, "0"), unattributed(&text, "0"), jobs(&text, 7, "0")),
@@ -135,4 +141,50 @@ fn what_resctrl_counted_while_no_exporter_ran_is_charged_afterwards() {
         let monitored = value(&text, "jobledger_job_l3_monitored_seconds_total{jobid=\"7\"}");
         assert!(monitored.unwrap() > 0.0);
     }
+}
+
+/// AMD's ABMC: a job without a counter has no bytes, and it is said why.
+#[test]
+fn a_job_without_a_counter_has_no_bytes_and_the_reason_is_exported() {
+    let (mut at, fake) = monitored(&[0, 1, 2, 3], 8);
+    fake.assigns(3, false).spawn(70, "job_7", "").spawn(80, "job_8", "");
+    at.looked().appears(7).appears(8);
+    fake.moves(70, 0, 10).moves(80, 0, 10);
+    let jobs = at.jobs.clone();
+    let (outcome, text) = at.collect_these(&jobs);
+    assert!(outcome.unwrap_err().to_string().contains("available_mbm_cntrs"));
+    assert_eq!(l3(&text, "job_memory_traffic_", Some(7), "0"), Some(10.0), "{text}");
+    assert_eq!(l3(&text, "job_memory_traffic_", Some(8), "0"), None);
+    assert_eq!(l3(&text, "node_memory_traffic_", None, "0"), None, "nor is there a whole");
+    assert!(value(&text, "jobledger_job_l3_monitored_seconds_total{jobid=\"8\"}").is_some());
+    let unread = "jobledger_node_l3_monitoring_unread_total{event=\"mbm_total_bytes\",reason=\"unassigned\"}";
+    assert_eq!(value(&text, unread), Some(4.0), "{text}");
+    assert!(
+        value(&text, "jobledger_node_l3_monitoring_refused_total{reason=\"no_counter\"}").unwrap() >= 1.0
+    );
+    let info = "jobledger_node_l3_monitoring_info{rmids=\"224\",mode=\"mbm_event\",counters=\"3\",counted=\"dirty_victim_writes_all,local_reads,remote_reads\"}";
+    assert_eq!(value(&text, info), Some(1.0), "{text}");
+}
+
+#[test]
+fn a_check_makes_no_group_and_says_what_jobs_would_lack() {
+    let machine = Machine::new();
+    ice_lake(&machine, 2);
+    let users = Arc::new(slurm_jobs::Users::start(Box::new(|_| None)).unwrap());
+    let says = |machine: &Machine, may: bool| {
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users.clone());
+        context.options.set(TrafficOptions { checked: Some(may), ..TrafficOptions::default() });
+        let outcome = build(&context)
+            .collector
+            .collect(&snapshot_of(machine.roots(), Vec::new()), &mut Section::default());
+        outcome.err().map(|error| CollectError::from(error).to_string()).unwrap_or_default()
+    };
+    assert!(says(&machine, true).contains("mount -t resctrl"));
+    let fake = Fake::mount(&machine, &[0, 1], 8);
+    fake.assigns(2, false).site_makes("mon_groups/jobledger_job_1_2");
+    assert!(says(&machine, true).contains("available_mbm_cntrs"));
+    fake.assigns(4, false);
+    assert!(says(&machine, false).contains("for its helper"));
+    assert!(!says(&machine, true).contains("resctrl"), "what remains are the controllers");
+    assert_eq!(fake.ours().len(), 1, "nothing is removed");
 }
