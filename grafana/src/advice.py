@@ -5,8 +5,8 @@ mails: rules/thresholds.yaml, by which thresholds.py is written.
 """
 
 from . import thresholds as limits
-from .job_numbers import (CORES_HELD, CORES_USED, CPU_USE, CPU_USE_BY_NODE, CPU_USED, ELAPSED, GPU_BUSY, GPU_HAD, GPU_IDLE, GPU_USE, GPU_USE_BY_GPU, LIMIT, MEMORY_USE, OOM_KILLS,
-                          STARTED, counted, waited, waiting_now)
+from .job_numbers import (BACKEND_SLOTS, CORES_HELD, CORES_IDLE, CORES_USED, CPU_USE, CPU_USE_BY_NODE, CPU_USED, CPUS_ALIKE, ELAPSED, FLOPS_PER_CYCLE, GPU_BUSY, GPU_HAD, GPU_IDLE, GPU_USE, GPU_USE_BY_GPU,
+                          IN_VECTORS, LIMIT, MEMORY_SLOTS, MEMORY_USE, OOM_KILLS, STARTED, counted, waited, waiting_now)
 from .queries import job, label
 
 THROTTLED = counted("jobledger_job_cpu_throttled_seconds_total")
@@ -46,6 +46,11 @@ PIECES = {
     "waited_io": f"{pressure('io')} > {limits.WAITED_IO}",
     "stalled_io": f"clamp_max({STALLED} * 60 / {ELAPSED}, 1) unless ({pressure('io')} > {limits.WAITED_IO})",
     "waited_cpu": f"({pressure('cpu')} > {limits.WAITED_CPU}) and ({CPU_USE} > {limits.WAITED_CPU_USE})",
+    "slots_memory": f"{MEMORY_SLOTS} > {limits.SLOTS_MEMORY}",
+    "slots_backend": f"({BACKEND_SLOTS} > {limits.SLOTS_BACKEND}) unless {MEMORY_SLOTS}",
+    "vectors_low": f"({IN_VECTORS} < {limits.VECTORS_LOW}) and ({FLOPS_PER_CYCLE} >= {limits.VECTORS_LEAST_FLOPS})",
+    "cpus_idle": f"({CORES_IDLE} / {CORES_HELD} > {limits.CPUS_IDLE}) unless ({CPU_USE} < {limits.CPU_LOW_RATIO}) unless {SERIAL} unless ({GPU_HAD} > 0) unless {NODE_IDLE}",
+    "imbalance": f"(1 - {CPUS_ALIKE} > {limits.IMBALANCE}) unless ({CPU_USE} < {limits.CPU_LOW_RATIO}) unless ({GPU_HAD} > 0)",
 }
 
 # Job numbers are those of a cluster: as long as none is chosen, one number can be jobs of several.

@@ -130,6 +130,25 @@ MEMORY_USE_BY_NODE = f"({PEAK_OR_HELD} / {ON_NODE} ({LIMIT} > 0))"
 MEMORY_USE = f"max({MEMORY_USE_BY_NODE})"
 OOM_KILLS = counted("jobledger_job_oom_kills_total")
 
+# Parts of the pipeline's slots. Nothing is shown of memory where one of the job's CPUs does not count what waits for it.
+SLOTS = counted("jobledger_job_pipeline_slots_total")
+BACKEND_SLOTS = f"({counted('jobledger_job_pipeline_slots_total', None, 'category=~' + chr(34) + 'backend.*' + chr(34))} / ({SLOTS} > 0))"
+MEMORY_SLOTS = (f"({counted('jobledger_job_pipeline_slots_total', None, 'category=' + chr(34) + 'backend_memory' + chr(34))} / ({SLOTS} > 0) "
+                f"unless ({counted('jobledger_job_pipeline_slots_total', None, 'category=' + chr(34) + 'backend' + chr(34))} > 0))")
+# Of floating-point operations the part in vectors, on nodes whose CPUs count vectors apart.
+_UNTOLD = f"({by_node('jobledger_job_flops_total', 'width=' + chr(34) + 'any' + chr(34))} > 0)"
+_SCALAR = f"({by_node('jobledger_job_flops_total', 'width=' + chr(34) + 'scalar' + chr(34))} unless {_UNTOLD})"
+IN_VECTORS = f"(1 - sum({_SCALAR}) / (sum({by_node('jobledger_job_flops_total')} and {_SCALAR}) > 0))"
+FLOPS_PER_CYCLE = f"({counted('jobledger_job_flops_total')} / ({counted('jobledger_job_cycles_total')} > 0))"
+
+# CPUs that worked on average, by node: those held, without the ones that did nothing while they were counted.
+_COVERED = f"clamp_max({by_node('jobledger_job_counted_cpu_seconds_total')} / {ON_NODE} ({by_node('jobledger_job_cpu_seconds_total')} > 0), 1)"
+_IDLE = f"clamp_max({by_node('jobledger_job_cpus_idle_seconds_total')} / {ON_NODE} ({by_node('jobledger_job_allocated_cpu_seconds_total')} * {ON_NODE} {_COVERED} > 0), 1)"
+CPUS_WORKED = f"({CPUS} * {ON_NODE} (1 - {_IDLE}))"
+CORES_IDLE = f"sum(clamp_min({CORES} - {ON_NODE} {CPUS_WORKED}, 0))"
+CPUS_ALIKE = (f"min(clamp_max({by_node('jobledger_job_instructions_total')} / {ON_NODE} "
+              f"({by_node('jobledger_job_busiest_cpu_instructions_total')} * {ON_NODE} {CPUS_WORKED} > 0), 1))")
+
 
 def waited(resource, kind="some"):
     """Part of the time of the job's latest run that tasks waited, on each node. The counter is of the run that was seen last."""

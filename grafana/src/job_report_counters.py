@@ -16,7 +16,7 @@ NOT_COUNTED = "Hardware counters are off on the job's nodes (--collector.perf), 
 
 def bandwidth():
     return (builders.TextBoxVariable("bandwidth").label("Memory bandwidth of a socket, GB/s").default_value("0")
-            .description("For the roof of the roofline. 0: what the processor's vendor rates, with all channels filled."))
+            .description("For the roof of the roofline. 0: what was measured on the node (jobledger-exporter perf --validate), else what the processor's vendor rates, with all channels filled."))
 
 
 # While counters are given away they stand still, which is not 0.
@@ -29,6 +29,8 @@ def counted(name, by=BY_NODE):
     return f"sum by ({by}) ({running(f'jobledger_job_{name}_total')} {GIVEN_AWAY})"
 
 
+ON_NODE = f"on ({BY_NODE})"
+SCALAR, ANY_WIDTH = 'width="scalar"', 'width="any"'
 SECONDS = counted("counted_cpu_seconds")
 FLOPS = counted("flops")
 # Controllers count all that moves, where they can be charged to the job; else there are the loads of its cores.
@@ -55,6 +57,20 @@ def counters(board_):
                                      (f"sum({FLOPS} and on ({BY_NODE}) {TRAFFIC}) / (sum({TRAFFIC} and on ({BY_NODE}) {FLOPS}) > 0)", "By controllers")], low=None, log=True, nothing=NOT_COUNTED), 8, 8)
     board_.add(series("Counted part of the CPU time", "What counts per second are too low by.", style.RATIO,
                       (f"clamp_max(sum({SECONDS}) / (sum({running('jobledger_job_cpu_seconds_total')}) > 0), 1)", "Counted"), high=1, nothing=NOT_COUNTED), 8, 8)
+    idle = counted("cpus_idle_seconds")
+    worked = f"(max by ({BY_NODE}) ({job('jobledger_job_cpus')}) - {ON_NODE} {idle})"
+    busiest = f"{counted('busiest_cpu_instructions')} * {ON_NODE} {worked} / {ON_NODE} ({counted('instructions')} > 0)"
+    board_.add(series("Imbalance inside nodes", "Instructions of the busiest CPU over the mean of the job's CPUs of a node that worked: 1 where all of them do the same. " + COUNTED,
+                      style.NUMBER, [(f"max({busiest})", "Highest"), (f"avg({busiest})", "Mean")], nothing=NOT_COUNTED), 8, 8)
+    board_.add(series("CPUs that do nothing", "CPUs that the job has and that ran it for less than a hundredth of the time, of all nodes. " + COUNTED, style.NUMBER,
+                      (f"sum({idle})", "Idle"), nothing=NOT_COUNTED), 8, 8)
+    vectors = f"sum by ({BY_NODE}) ({running('jobledger_job_flops_total', SCALAR)} {GIVEN_AWAY}) unless {ON_NODE} {running('jobledger_job_flops_total', ANY_WIDTH)} > 0"
+    board_.add(series("Operations in vectors", "Part of the floating-point operations, on nodes whose CPUs count vectors apart: on others there is none. " + COUNTED, style.RATIO,
+                      (f"1 - sum({vectors}) / (sum({FLOPS} and {ON_NODE} ({vectors})) > 0)", "In vectors"), high=1, nothing=NOT_COUNTED), 8, 8)
+    slots = counted("pipeline_slots", "category")
+    board_.add(series("Pipeline slots", "What became of the places for operations in each cycle: done (retiring), given up, or empty for want of instructions (frontend), of data or units "
+                      "(backend), or because the other hardware thread had the cycle. Some CPUs divide the back end into memory and core. " + COUNTED, style.RATIO,
+                      (f"{slots} / on () group_left () (sum({slots}) > 0)", "{{category}}"), high=1, stack=True, nothing=NOT_COUNTED), 24, 8)
     roofline(board_)
 
 
@@ -67,7 +83,6 @@ def at_end(expr):
     return f"max_over_time(({expr})[$__range:1m] @ end())"
 
 
-ON_NODE = f"on ({BY_NODE})"
 # Cycles per second and CPU while it worked for the job: the clock that the job had.
 CLOCK = at_end(f"{counted('cycles')} / ({SECONDS} > 0)")
 
@@ -77,8 +92,14 @@ def _of_nodes(expr):
     return f"{ON_TARGET} group_left () max by (cluster, job, instance) ({expr})"
 
 
-def _node(metric):
-    return f"last_over_time({metric}{{{CLUSTER}}}[5m] @ end())"
+def _node(metric, more=""):
+    return f"last_over_time({metric}{{{CLUSTER}{more}}}[5m] @ end())"
+
+
+def _measured(metric, of, more=""):
+    """A peak of the whole node, as it was measured there (docs/counters.md), by core or socket."""
+    by = "max by (cluster, job, instance)"
+    return _of_nodes(f"{by} ({_node(metric, more)}) / {by} ({_node(of)} > 0)")
 
 
 # The job's roofs are those of its part of the node: its cores, and the controllers of the sockets that these cores are on, which are
@@ -89,13 +110,20 @@ SOCKETS_MEASURED = (f"count by ({BY_NODE}) (sum by ({BY_NODE}, socket) (max_over
 SOCKETS = f"({SOCKETS_MEASURED} or {SOCKETS_NEEDED})"
 
 
+# What was measured is preferred to what the tables of roofs.py have.
+MEASURED_WIDTHS = (',precision="double"', ',precision="double",width="scalar"')
+
+
 def _peak(column):
-    return f"max({CORES_HELD} * {_of_nodes(roofs.by_microarchitecture(CLUSTER, column))} * {ON_NODE} {CLOCK})"
+    measured = _measured("jobledger_node_measured_flops_per_second", CORES_METRIC, MEASURED_WIDTHS[column])
+    rated = f"{CORES_HELD} * {_of_nodes(roofs.by_microarchitecture(CLUSTER, column))} * {ON_NODE} {CLOCK}"
+    return f"(max({CORES_HELD} * {measured}) or max({rated}))"
 
 
 def _bandwidth():
     rated = _of_nodes(roofs.by_microarchitecture(CLUSTER, 2))
-    return f"((max({SOCKETS}) * $bandwidth > 0 or max({SOCKETS} * {rated})) * 1e9)"
+    measured = _measured("jobledger_node_measured_memory_bandwidth_bytes", SOCKETS_METRIC)
+    return f"((max({SOCKETS}) * $bandwidth > 0 or max({SOCKETS} * {measured}) / 1e9 or max({SOCKETS} * {rated})) * 1e9)"
 
 
 def _roof(column):
@@ -123,7 +151,7 @@ def _whose_bytes():
 def roofline(board_):
     panel = common_parts(xychart.Panel(), "Roofline", "Each point is a minute on the node where the job did most: its operations per second over its operational intensity (operations per byte of memory, by "
                     "what «Bytes are» says). The roofs are what its part of the strongest node can do: its cores at the clock that they had, and the memory controllers of its sockets; below "
-                    "the slope memory limits, below the flat part arithmetic; the lower flat roof is without vector instructions. Roofs are of the node's own series, which a label proxy hides.", style.FLOPS,
+                    "the slope memory limits, below the flat part arithmetic; the lower flat roof is without vector instructions. Where jobledger-exporter perf --validate or --peaks measured the node, they are as measured. Roofs are of the node's own series, which a label proxy hides.", style.FLOPS,
                     nothing=NOT_COUNTED)
     panel = targets(panel, [
         Query(f"{SPAN} * (vector(1) and on () {_peak(0)})", "x", ref="X", interval="1m"),
@@ -155,7 +183,7 @@ def roofline(board_):
         [f"max by (cluster, instance) ({expr}) {FEW}" for expr in (
             at_end(FLOPS_OF_ALL), at_end(INTENSITY), CLOCK, f"{by_node('jobledger_job_instructions_total')} / ({by_node('jobledger_job_cycles_total')} > 0)", CORES_HELD, SOCKETS)],
         sort="FLOP/s", nothing=NOT_COUNTED), 10, 10)
-    board_.add(stat("Bytes are", "What the operational intensity is over. Where controllers cannot be charged to the job they are its cores' loads; on Zen 2 to 4 and on E-cores what was prefetched is not among those, "
+    board_.add(stat("Bytes are", "What the operational intensity is over. Where controllers cannot be charged to the job they are its cores' loads; on E-cores and Granite Rapids not all that was prefetched is among those, "
                     "so the true points are further left.", style.NONE, _whose_bytes(), texts={value: (text, colour) for value, text, colour in WHOSE_BYTES}, nothing=NOT_COUNTED), 10, 3)
 
 

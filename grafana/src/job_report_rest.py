@@ -107,10 +107,11 @@ def energy(board_):
                       [(f"sum({running('jobledger_job_energy_joules_total', NO_OVERHEAD)})", "CPUs and memory"), (f"sum({running(_GPU_ENERGY)})", "GPUs"),
                        (f"sum({running('jobledger_job_energy_joules_total', OVERHEAD)})", "Overhead")],
                       stack=True, colours={"CPUs and memory": style.BLUE, "GPUs": style.GREEN, "Overhead": style.GREY}, nothing=without), 12, 8)
-    board_.add(table("Energy by meter", "Totals over the job by domain and by how the meter's reading was split (method; docs/attribution.md).",
+    board_.add(table("Energy by meter", "Totals over the job by domain and by how the meter's reading was split (method; docs/attribution.md). Some CPUs count what cores spend for a job: that is a part of their package's energy.",
                      [Column("domain", "Domain"), Column("method", "How it was split"), Column("Value #A", "Energy", style.JOULES, 1)],
                      f"sum by (domain, method) ({known(most(job('jobledger_job_energy_joules_total')))})"
-                     f" or sum by (domain, method) (label_replace({known(most(job(_GPU_ENERGY)))}, \"domain\", \"gpu\", \"\", \"\"))",
+                     f" or sum by (domain, method) (label_replace({known(most(job(_GPU_ENERGY)))}, \"domain\", \"gpu\", \"\", \"\"))"
+                     f" or sum by (domain, method) ({label(known(most(job('jobledger_job_core_energy_joules_total'))), domain='cores, part of package', method='counted by the CPU')})",
                      sort="Energy", nothing=without), 8, 8)
 
 
@@ -119,12 +120,18 @@ def steps(board_):
     board_.count("steps", f"count(count by (step) ({last(step)}))")
     board_.row("Steps: $steps", collapsed=True)
     most_steps = f"and on (step) topk({FEW_NODES}, sum by (step) ({known(most(step))}))"
+
+    def of_steps(what):
+        return f"sum by (step) ({known(most(job(f'jobledger_step_{what}_total')))})"
     without = "Steps are exported with --jobs.steps"
-    board_.add(table("Steps of the job", f"Exported with --jobs.steps: about as many series per step as per job. Totals over nodes, of at most {FEW_NODES} steps with the most CPU time.",
+    board_.add(table("Steps of the job", f"Exported with --jobs.steps: about as many series per step as per job. Totals over nodes, of at most {FEW_NODES} steps with the most CPU time. IPC: instructions per cycle, where counters are divided in BPF (docs/counters.md).",
                      [Column("step", "Step"), Column("Value #A", "CPU-hours", style.COUNT, 3), Column("Value #B", "Peak memory", style.BYTES, 1),
-                      Column("Value #C", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD)],
+                      Column("Value #C", "OOM kills", style.COUNT, 0, style.NONE_IS_GOOD), Column("Value #D", "IPC", style.COUNT, 2),
+                      Column("Value #E", "FLOP/s of a busy CPU", style.FLOPS, 1)],
                      [f"{hours(f'sum by (step) ({known(most(step))})')} {most_steps}", f"max by (step) ({most(job('jobledger_step_memory_peak_bytes'))}) {most_steps}",
-                      f"sum by (step) ({known(most(job('jobledger_step_oom_kills_total')))}) {most_steps}"], sort="CPU-hours", nothing=without), 10, 8)
+                      f"sum by (step) ({known(most(job('jobledger_step_oom_kills_total')))}) {most_steps}",
+                      f"{of_steps('instructions')} / ({of_steps('cycles')} > 0) {most_steps}",
+                      f"{of_steps('flops')} / ({of_steps('counted_cpu_seconds')} > 0) {most_steps}"], sort="CPU-hours", nothing=without), 10, 8)
     board_.add(series("CPUs used by step", "Exported with --jobs.steps. The ten that used most.", style.NUMBER,
                       (f"topk(10, sum by (step) ({rate(step)}))", "{{step}}"), stack=True, nothing=without), 14, 8)
 

@@ -4,7 +4,8 @@ FLOPS: double-precision operations per cycle and core with the widest vectors an
 vectors. BANDWIDTH: gigabytes per second and socket with all memory channels filled with the fastest memory that the vendor supports
 (channels x transfers per second x 8 bytes). Sources: Intel's and AMD's processor specifications and optimization manuals, Arm's
 software optimization guides (pipes of V-units), Fujitsu's A64FX manual, NVIDIA's Grace data sheet. Processors with one 512-bit FMA
-unit (some Silver and Bronze) have half of the roof; less or slower memory has a lower one: the variable `bandwidth` sets it.
+unit (some Silver and Bronze) have half of the roof; less or slower memory has a lower one (DDR5-6400 instead of MRDIMM-8800: Granite
+Rapids), and Xeon Max, which is Sapphire Rapids with HBM, a higher one: the variable `bandwidth` sets it.
 """
 
 #                        FLOPS  SCALAR  BANDWIDTH
@@ -19,7 +20,8 @@ NODES = {
     "Ice Lake-SP":        (32, 4, 204.8),
     "Sapphire Rapids":    (32, 4, 307.2),
     "Emerald Rapids":     (32, 4, 358.4),
-    "Granite Rapids":     (32, 4, 614.4),
+    "Granite Rapids":     (32, 4, 844.8),
+    "Sierra Forest":      (8, 4, 409.6),
     "Zen":                (8, 4, 170.6),
     "Zen 2":              (16, 4, 204.8),
     "Zen 3":              (16, 4, 204.8),
@@ -31,8 +33,9 @@ NODES = {
     "Neoverse V2":        (16, 8, 512.0),
 }
 
-# Processors whose loads from memory do not have what was prefetched (docs/counters.md): operations per byte are too many there.
-WITHOUT_PREFETCHES = ("Zen 2", "Zen 3", "Zen 4", "Zen 4 MI300", "Sierra Forest", "Clearwater Forest")
+# Processors whose loads from memory lack what was prefetched, of Granite Rapids into L3 (docs/counters.md): operations per byte are too
+# many there.
+WITHOUT_PREFETCHES = ("Sierra Forest", "Clearwater Forest", "Granite Rapids", "Granite Rapids-D")
 
 
 def by_microarchitecture(selector, column):

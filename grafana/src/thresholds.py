@@ -46,8 +46,14 @@ WAITED_MEMORY = 0.1
 WAITED_IO = 0.2
 WAITED_CPU = 0.3
 WAITED_CPU_USE = 0.8
+SLOTS_MEMORY = 0.5
+SLOTS_BACKEND = 0.6
+VECTORS_LOW = 0.3
+VECTORS_LEAST_FLOPS = 0.1
 GPU_UNEVEN = 0.1
 NODES_UNEVEN = 0.2
+IMBALANCE = 0.2
+CPUS_IDLE = 0.25
 STALL_WAITING = 0.5
 STALL_MINUTES = 10
 GPU_STOPPED_SECONDS = 1800
@@ -97,6 +103,16 @@ ADVICE = {
         "Give each node the same share of the work (domain decomposition, --ntasks-per-node, --distribution), or ask for fewer nodes",
         "the mean node 20% less busy than the busiest, no GPU",
     ),
+    "cpus_idle": (
+        "Some of its cores did nothing",
+        "Ask for as many as it uses: -n, --cpus-per-task; or start threads on all of them. Threads that are bound to the same cores leave others idle: --cpu-bind, OMP_PLACES=cores. If all of them work at times, look at what one does in between",
+        "above 25% of the cores, no GPU",
+    ),
+    "imbalance": (
+        "Some CPUs of a node did more than others",
+        "Give each rank and thread the same work: domain decomposition, OMP_SCHEDULE=dynamic; one to a core: --cpu-bind=cores, OMP_PROC_BIND. Who waits for others does little",
+        "the mean CPU 20% fewer instructions than the busiest, of those that worked, no GPU",
+    ),
     "cpu_throttled": (
         "CPUs were held back by a bandwidth limit",
         "Ask for as many CPUs as the program has threads: --cpus-per-task",
@@ -126,5 +142,20 @@ ADVICE = {
         "More threads were ready than there were CPUs",
         "Start as many threads as CPUs: OMP_NUM_THREADS as --cpus-per-task says; or ask for more CPUs",
         "waited above 30% of the time at full CPUs",
+    ),
+    "slots_memory": (
+        "Its cores waited for memory: fewer ranks per node, or better locality",
+        "Fewer ranks per node leave more bandwidth to each: --ntasks-per-node, spread over the sockets (--distribution=block:cyclic). In the program: smaller blocks that fit the caches, data placed by the thread that uses it (first touch, --mem-bind=local)",
+        "above 50% of the pipeline's slots",
+    ),
+    "slots_backend": (
+        "Its cores waited for data or for their own units",
+        "Most often it is memory: see the bytes from memory, try fewer ranks per node (--ntasks-per-node), keep data in the caches. Else divisions, square roots and long chains of operations do it",
+        "above 60% of the pipeline's slots, which this CPU does not divide",
+    ),
+    "vectors_low": (
+        "Hardly any of its arithmetic was in vectors",
+        "Compile for the node's CPU (-O3 -march=native, -xHost) and read what the compiler could not vectorise (-fopt-info-vec-missed, -qopt-report); or use a library that does (BLAS, FFTW)",
+        "below 30% of the operations, 0.1 or more of them a cycle",
     ),
 }

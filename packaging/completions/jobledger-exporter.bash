@@ -53,7 +53,7 @@ _jobledger__exporter() {
 
     case "${cmd}" in
         jobledger__exporter)
-            opts="-h -V --once --check --log.level --log.format --control.socket --state.file --state.descriptors --security.no-drop --security.user --security.no-landlock --security.no-seccomp --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.scrapers --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --scrape.min-interval --scrape.timeout --jobs.retention --jobs.retention-max --jobs.readers --jobs.stale-after --jobs.descriptors --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.profile --metric.created --metric.max-series --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.groups --collector.perf.events-file --collector.perf.most-descriptors --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.energy.redfish-url --collector.energy.redfish-credentials --collector.energy.redfish-ca --collector.energy.redfish-certificate --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.owners --no-collector.owners --owner.labels --owner.limit --owner.co2-grams-per-kwh --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
+            opts="-h -V --once --check --log.level --log.format --control.socket --state.file --state.descriptors --security.no-drop --security.user --security.no-landlock --security.no-seccomp --web.listen-address --web.systemd-socket --web.config.file --web.telemetry-path --web.max-requests --web.max-connections --web.scrapers --web.timeout-offset --path.procfs --path.sysfs --path.cgroupfs --path.dev --scrape.min-interval --scrape.timeout --jobs.retention --jobs.retention-max --jobs.readers --jobs.stale-after --jobs.descriptors --jobs.steps --jobs.tasks --jobs.metadata-dir --jobs.environment-hints --metric.job-labels --metric.profile --metric.created --metric.max-series --collector.disable-defaults --collector.job --no-collector.job --collector.cpu --no-collector.cpu --collector.cpuset --no-collector.cpuset --collector.memory --no-collector.memory --collector.pressure --no-collector.pressure --collector.io --no-collector.io --collector.network --no-collector.network --collector.processes --no-collector.processes --collector.procio --no-collector.procio --collector.procsum --no-collector.procsum --collector.perf --no-collector.perf --collector.perf.plan --collector.perf.groups --collector.perf.events-file --collector.perf.method --collector.perf.most-descriptors --collector.perf.mux-interval --collector.energy --no-collector.energy --collector.energy.idle-watts --collector.energy.redfish-url --collector.energy.redfish-credentials --collector.energy.redfish-ca --collector.energy.redfish-certificate --collector.memory_traffic --no-collector.memory_traffic --collector.memory-traffic.resctrl --collector.gpu --no-collector.gpu --collector.gpu.period --collector.gpu.processes --collector.gpu.nvml-library --collector.gpu.peaks-file --collector.gpu.gpustat-dir --collector.gpu.job-mapping-dir --collector.gpu.gres-order --security.no-device-helper --collector.owners --no-collector.owners --owner.labels --owner.limit --owner.co2-grams-per-kwh --collector.counters --no-collector.counters --counters.lock-file --collector.node_cpu --no-collector.node_cpu --collector.node_memory --no-collector.node_memory --collector.node_load --no-collector.node_load --collector.node_network --no-collector.node_network --collector.node_pressure --no-collector.node_pressure --collector.node_cpufreq --no-collector.node_cpufreq --collector.node_hardware --no-collector.node_hardware --collector.node_validation --no-collector.node_validation --counters.results-file --collector.infiniband --no-collector.infiniband --collector.slingshot --no-collector.slingshot --collector.node_disk --no-collector.node_disk --collector.nfs --no-collector.nfs --collector.lustre --no-collector.lustre --collector.exporter --no-collector.exporter --help --version gpu perf counters generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -215,15 +215,27 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
                     return 0
                     ;;
+                --collector.perf.plan)
+                    COMPREPLY=($(compgen -W "essential full" -- "${cur}"))
+                    return 0
+                    ;;
                 --collector.perf.groups)
-                    COMPREPLY=($(compgen -W "flops memory cache branches software" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "flops memory topdown cache branches software" -- "${cur}"))
                     return 0
                     ;;
                 --collector.perf.events-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --collector.perf.method)
+                    COMPREPLY=($(compgen -W "auto cgroup bpf" -- "${cur}"))
+                    return 0
+                    ;;
                 --collector.perf.most-descriptors)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collector.perf.mux-interval)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -333,6 +345,14 @@ _jobledger__exporter() {
                     ;;
                 --collector.node_hardware)
                     COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --collector.node_validation)
+                    COMPREPLY=($(compgen -W "true false" -- "${cur}"))
+                    return 0
+                    ;;
+                --counters.results-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --collector.infiniband)
@@ -505,7 +525,7 @@ _jobledger__exporter() {
             return 0
             ;;
         jobledger__subcmd__exporter__subcmd__perf)
-            opts="-h --microarchitecture --list --smt --nmi-watchdog --events-file --format --path.procfs --path.sysfs --help"
+            opts="-h --microarchitecture --list --plan --smt --nmi-watchdog --events-file --validate --peaks --cpus --time --output --although-busy --counters.lock-file --format --path.procfs --path.sysfs --path.cgroupfs --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -513,6 +533,10 @@ _jobledger__exporter() {
             case "${prev}" in
                 --microarchitecture)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --plan)
+                    COMPREPLY=($(compgen -W "essential full" -- "${cur}"))
                     return 0
                     ;;
                 --smt)
@@ -527,6 +551,22 @@ _jobledger__exporter() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --cpus)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --counters.lock-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --format)
                     COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
@@ -536,6 +576,10 @@ _jobledger__exporter() {
                     return 0
                     ;;
                 --path.sysfs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --path.cgroupfs)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -130,11 +130,11 @@ learn() {
     is_number "$array_task" || array_job='' # the job's own id, where there is no array
 }
 
-# Asks again behind the prolog, which does not wait for it. A session of its own: slurmd may kill its prolog's process
-# group at the prolog's end.
+# Asks again behind the prolog, which does not wait for it. A session of its own: slurmd kills its prolog's process group
+# at the prolog's end, so the prolog ends when the other one has left it and closed the pipe.
 ask_later() {
     if [ -n "$JOBLEDGER_ASK_AGAIN" ] && [ -f "$0" ] && command -v setsid; then
-        JOBLEDGER_LATER=$content setsid /bin/sh "$0" &
+        { JOBLEDGER_LATER=$content setsid /bin/sh "$0" & } | read -r _
     fi
 }
 

@@ -10,9 +10,10 @@ settings=${JOBLEDGER_SETTINGS:-/etc/default/jobledger-slurm}
 # shellcheck source=/dev/null
 if [ -r "$settings" ]; then . "$settings"; fi
 
+# slurmctld kills the process group of a script that has ended (src/common/run_command.c): this waits until the other is in its own.
 if [ "${1-}" != --store ]; then
     # shellcheck disable=SC2016 # it is the inner shell's
-    setsid --fork sh -c '"$0" --store 2>&1 | logger -t jobledger-admincomment' "$0" </dev/null >/dev/null 2>&1
+    setsid --fork sh -c 'exec >/dev/null; "$0" --store 2>&1 | logger -t jobledger-admincomment' "$0" </dev/null 2>/dev/null | read -r _
     exit 0
 fi
 
