@@ -157,6 +157,11 @@ impl JobObserver for Guarded<Arc<dyn JobObserver>> {
         self.0.cpus_assigned(job, buffer);
     }
 
+    fn step_grew(&self, job: &Job, step: Option<u32>) {
+        let _reading = self.1.reading();
+        self.0.step_grew(job, step);
+    }
+
     fn job_left_node(&self, run: JobRunId) {
         let _reading = self.1.reading();
         self.0.job_left_node(run);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kernel_files::ReadError;
 use parking_lot::Mutex;
-use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, Width};
+use perf_counters::{CacheLevel, Flow, Group, Precision, Quantity, SlotPart, Width};
 use perf_events::{Attr, Counters, On, Open, OpenError, Reading};
 
 use super::profile::Profile;
@@ -26,10 +26,15 @@ struct Behaviour {
     branches: [f64; 2],
     /// Bytes loaded into L1d, into L2, and from memory.
     loads: [f64; 3],
+    /// Parts of the pipeline's slots: given up, empty for the front end, for memory, and for the core's own units; the rest is done.
+    slots: [f64; 4],
     /// Context switches.
     switches: f64,
     faults: f64,
 }
+
+/// Slots of a cycle.
+const SLOTS: f64 = 6.0;
 
 /// Cycles and reference cycles of a busy CPU, per second.
 const FREQUENCY: f64 = 3.4e9;
@@ -42,6 +47,7 @@ fn behaviour(profile: Profile) -> Behaviour {
         wide: [0.0, 0.0],
         branches: [0.2, 0.02],
         loads: [2e9, 0.6e9, 0.15e9],
+        slots: [0.09, 0.28, 0.2, 0.16],
         switches: 120.0,
         faults: 400.0,
     };
@@ -53,6 +59,7 @@ fn behaviour(profile: Profile) -> Behaviour {
             wide: [0.1, 0.7],
             branches: [0.08, 0.004],
             loads: [14e9, 7e9, 4.2e9],
+            slots: [0.02, 0.05, 0.61, 0.14],
             switches: 40.0,
             faults: 60.0,
         },
@@ -63,6 +70,7 @@ fn behaviour(profile: Profile) -> Behaviour {
             wide: [0.8, 0.15],
             branches: [0.05, 0.002],
             loads: [20e9, 3e9, 0.7e9],
+            slots: [0.01, 0.06, 0.12, 0.38],
             switches: 25.0,
             faults: 30.0,
         },
@@ -72,6 +80,7 @@ fn behaviour(profile: Profile) -> Behaviour {
             wide: [0.0, 0.1],
             branches: [0.12, 0.01],
             loads: [6e9, 1e9, 0.2e9],
+            slots: [0.06, 0.14, 0.15, 0.3],
             ..script
         },
         Profile::Training | Profile::LowUse | Profile::Sharing | Profile::OnPart => {
@@ -94,7 +103,7 @@ struct JobCounts {
     counts: [f64; KINDS],
 }
 
-const KINDS: usize = 18;
+const KINDS: usize = 24;
 const MINOR: usize = 16;
 
 /// The index of a quantity in [`JobCounts::counts`].
@@ -125,6 +134,15 @@ fn index_of(quantity: Quantity) -> Option<usize> {
         Quantity::MemoryLoads { .. } => 15,
         Quantity::MinorFaults => MINOR,
         Quantity::ContextSwitches => 17,
+        Quantity::TopDown { part, .. } => match part {
+            SlotPart::All => 18,
+            SlotPart::Retiring => 19,
+            SlotPart::BadSpeculation => 20,
+            SlotPart::Frontend => 21,
+            SlotPart::Memory => 22,
+            SlotPart::Backend => 23,
+            _ => return None,
+        },
         _ => return None,
     })
 }
@@ -143,6 +161,17 @@ impl JobCounts {
             Quantity::CacheReferences(CacheLevel::L2) | Quantity::CacheMisses(CacheLevel::L1d) => {
                 of(11) / LINE
             }
+            // Operations that one event counts whatever their precision, by what an instruction does: of these programs double
+            // precision in 256 bits; both in 512 and 256 bits; single precision in 512 bits.
+            Quantity::Flops { precision: Precision::Any, width: Width::Scalar, .. } => of(5) + of(8),
+            Quantity::Flops { precision: Precision::Any, width: Width::Packed, each } => match each {
+                4 => of(6) / 4.0,
+                8 => (of(7) + of(9)) / 8.0,
+                16 => of(10) / 16.0,
+                _ => 0.0,
+            },
+            // Half by what cores ask for, half by what is prefetched into L3, each an event of its own.
+            Quantity::MemoryLoads { .. } => of(15) / real(quantity.each()) / 2.0,
             other => index_of(other).map_or(0.0, of) / real(other.each()),
         }
     }
@@ -158,6 +187,10 @@ impl JobCounts {
         let flops =
             behaviour.flops.map(|rate| [1.0 - widest - wide, wide, widest].map(|part| rate * part * seconds));
         let [[a, b, c], [d, e, f]] = flops;
+        let [given_up, frontend, memory_slots, units] = behaviour.slots;
+        let done = 1.0 - given_up - frontend - memory_slots - units;
+        let slots = [1.0, done, given_up, frontend, memory_slots, memory_slots + units]
+            .map(|part| part * SLOTS * cycles);
         let more = [
             cycles,
             REFERENCE * seconds,
@@ -179,7 +212,7 @@ impl JobCounts {
             behaviour.switches * seconds,
         ];
         self.usec += usec;
-        for (count, more) in self.counts.iter_mut().zip(more) {
+        for (count, more) in self.counts.iter_mut().zip(more.into_iter().chain(slots)) {
             *count += more;
         }
     }
@@ -301,7 +334,7 @@ impl Open for Opener {
         let group = self.groups.iter().find(|group| group.attrs() == attrs).ok_or(OpenError::Absent)?;
         let job = match on {
             On::Cgroup(directory) => job_of(directory),
-            On::Everybody => None,
+            On::Host | On::Everybody => None,
         };
         let begin = self.shared.of(job).unwrap_or_default();
         let quantities: Vec<Quantity> = group.events.iter().map(|event| event.quantity).collect();
@@ -331,8 +364,12 @@ mod tests {
     /// Events are opened by their attributes; the plan says which quantities they count.
     #[test]
     fn only_groups_of_the_plan_can_be_opened_and_they_count_their_quantities() {
-        let event =
-            |config, quantity| Event { name: "e".into(), quantity, attr: Attr::new(Attr::RAW, config) };
+        let event = |config, quantity| Event {
+            name: "e".into(),
+            quantity,
+            attr: Attr::new(Attr::RAW, config),
+            minus: false,
+        };
         let events = vec![event(1, Quantity::Cycles), event(2, Quantity::Instructions)];
         let groups = vec![Group { name: "g".into(), hardware: true, cpus: None, events }];
         let path =

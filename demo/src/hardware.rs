@@ -50,6 +50,16 @@ pub(super) fn fixed_files() -> Vec<(String, String)> {
     ] {
         add(&format!("sys/bus/event_source/devices/cpu/format/{field}"), line(bits));
     }
+    for (event, code) in [
+        ("slots", "event=0x00,umask=0x4"),
+        ("topdown-retiring", "event=0x00,umask=0x80"),
+        ("topdown-bad-spec", "event=0x00,umask=0x81"),
+        ("topdown-fe-bound", "event=0x00,umask=0x82"),
+        ("topdown-be-bound", "event=0x00,umask=0x83"),
+        ("topdown-mem-bound", "event=0x00,umask=0x87"),
+    ] {
+        add(&format!("sys/bus/event_source/devices/cpu/events/{event}"), line(code));
+    }
     for name in ["online", "possible", "has_cpu", "has_memory"] {
         add(&format!("sys/devices/system/node/{name}"), line("0-1"));
     }
