@@ -375,7 +375,7 @@ fn an_ended_job_keeps_its_counts_and_a_new_scope_is_counted_too() {
 fn pass(direction: Direction) -> Program {
     let mut asm = Assembler::default();
     asm.set(Register::R0, 1).exit();
-    Program::load(Kind::CgroupPacket, direction as u32, "other", &asm.finish().unwrap()).unwrap()
+    Program::load(Kind::CgroupPacket(direction), "other", &asm.finish().unwrap()).unwrap()
 }
 
 #[test]

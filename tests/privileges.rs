@@ -16,6 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use jobledger_testkit::eventually;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::machine::Machine;
 use jobledger_testkit::skip::skip_without_root;
@@ -105,7 +106,7 @@ fn what_an_admin_asks_for_is_done_or_refused() {
     let thread = &threads(exporter.pid())[0];
     assert_eq!((&thread["Uid"], &*thread["Seccomp"]), (&ids(0), "0"));
     assert_eq!(thread["CapEff"].trim_start_matches('0'), "", "but without capabilities");
-    assert!(exporter.log().contains("remains root"), "{}", exporter.log());
+    eventually("a warning", || exporter.log().contains("remains root"));
     for unknown in ["no-such-user", "4294967295", "1:2:3", ""] {
         let flags = [format!("--security.user={unknown}"), "--once".to_owned()];
         let done = Command::new(for_everybody(Path::new(BINARY))).args(flags).output().unwrap();
@@ -134,7 +135,7 @@ fn who_cannot_change_users_serves_as_root_and_says_so_unless_a_user_was_asked_fo
     let exporter = Exporter::prepared(BINARY, &[] as &[&str], weak);
     let thread = &threads(exporter.pid())[0];
     assert_eq!((&thread["Uid"], &*thread["Seccomp"]), (&ids(0), "2"));
-    assert!(exporter.log().contains("CAP_SETUID and CAP_SETGID"), "{}", exporter.log());
+    eventually("a warning", || exporter.log().contains("CAP_SETUID and CAP_SETGID"));
     let mut asked = Command::new(for_everybody(Path::new(BINARY)));
     asked.args(["--security.user=nobody", "--once"]).stdin(Stdio::null());
     weak(&mut asked);
@@ -274,6 +275,12 @@ fn the_resctrl_helper_is_root_without_capabilities_and_changes_our_groups_alone(
         assert_eq!(helper.add_task(group, 4711), Ok(()));
         assert_eq!(fs::read_to_string(root.join(group).join("tasks")).unwrap(), "4711\n");
         fs::remove_file(root.join(group).join("tasks")).unwrap();
+        assert_eq!(helper.assign(group), Err(Errno::NOENT), "no counters are assigned here");
+        let assignments = root.join(group).join("mbm_L3_assignments");
+        fs::write(&assignments, "").unwrap();
+        assert_eq!(helper.assign(group), Ok(()));
+        assert_eq!(fs::read_to_string(&assignments).unwrap(), "mbm_local_bytes:*=_\nmbm_total_bytes:*=e\n");
+        fs::remove_file(assignments).unwrap();
         assert_eq!(helper.remove(group), Ok(()));
         assert!(!root.join(group).exists());
     }
@@ -283,6 +290,7 @@ fn the_resctrl_helper_is_root_without_capabilities_and_changes_our_groups_alone(
         assert_eq!(helper.make(other), Err(Errno::INVAL), "{other}");
         assert_eq!(helper.remove(other), Err(Errno::INVAL), "{other}");
         assert_eq!(helper.add_task(other, 1), Err(Errno::INVAL), "{other}");
+        assert_eq!(helper.assign(other), Err(Errno::INVAL), "{other}");
     }
     let pid = helper.pid();
     drop(helper);

@@ -19,7 +19,7 @@ REASONS = {
     "needs a GPU that is lost, hot, old, or has errors": [
         ("gpu", "Health", "CG"), ("gpu", "Xid errors", "A"), ("gpu", "Clocks held down", "A"), ("gpu", "Rows replaced and pages retired", "B"), ("gpu", "Link errors", "AB"),
         ("gpu", "Slowed by heat or power", "A"), ("gpu", "Fans and PCIe link", "A"), ("overview", "Nodes with the most trouble", "B")],
-    "needs a job with just this trouble, for long enough": [("job-report", "Advice: what to change", "BCDEFGHIJKLMNO")],
+    "needs a job with just this trouble, for long enough": [("job-report", "Advice: what to change", "BCDEFGHIJKLMNOQST")],
     SEVERAL_CLUSTERS: [("job-report", "Advice: what to change", "A")],
     "needs a job that has its node for itself for a while": [
         ("job-report", "Read and received", "CDF"), ("job-report", "Written and sent", "CDF"), ("job-report", "Operations", "B")],
@@ -42,8 +42,11 @@ REASONS = {
 NOT_OF_THE_DEMO = {(dashboard, panel, letter): reason for reason, queries in REASONS.items() for dashboard, panel, letters in queries for letter in letters}
 
 # What the machines do not show either: a test of another kind has it.
-NOWHERE = {("energy", "Parts beyond the whole", "A"): "every meter is right", ("job-report", "Advice: what to change", "N"): "no machine runs for ten minutes", ("node", "annotation", "Down"): "every machine answers", ("overview", "Nodes", "B"): "every machine answers", ("exporter", "annotation", "Alerts"): "alerts of exporters wait for long",
-           ("overview", "annotation", "Reboots"): "no machine says when it was booted"}
+NOWHERE = {("energy", "Parts beyond the whole", "A"): "every meter is right", ("job-report", "Advice: what to change", "N"): "no machine runs for ten minutes", ("job-report", "Advice: what to change", "Q"): "no machine counts the back end alone",
+           ("job-report", "Advice: what to change", "S"): "on no machine counted cores do nothing", ("job-report", "Advice: what to change", "T"): "CPUs of all machines do the same",
+           ("node", "annotation", "Down"): "every machine answers", ("overview", "Nodes", "B"): "every machine answers", ("exporter", "annotation", "Alerts"): "alerts of exporters wait for long",
+           ("overview", "annotation", "Reboots"): "no machine says when it was booted", ("job-report", "Steps of the job", "D"): "counters of no machine are divided",
+           ("job-report", "Steps of the job", "E"): "counters of no machine are divided"}
 
 # Labels of columns that no machine needs to have, with the reason.
 OFTEN_EMPTY = {"sluid": "SLURM 26.05", "reason": "counters or collectors that lack something", "profile": "divided GPUs"}

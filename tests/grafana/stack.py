@@ -88,7 +88,7 @@ def start(machines, flags=()):
         *ports, own = free_ports(len(SEEDS) + 1)
         for seed, port in zip(SEEDS, ports):
             held.enter_context(running(
-                [str(demo), f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--jobs.steps",
+                [str(demo), f"--demo.seed={seed}", f"--demo.speed={pace.speed}", "--collector.perf", "--collector.perf.plan=full", "--jobs.steps",
                  f"--jobs.retention={pace.long_s}s", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
         for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.ROOT / "demo/site.yaml", *(tools.RULES / "alerts").glob("*.yaml")]:

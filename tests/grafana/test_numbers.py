@@ -113,11 +113,12 @@ class Clean(Numbers):
 class Uneven(Numbers):
     """Of two hours of a job on nodes of four cores or with two GPUs: one does more than the others, or all wait for a while."""
 
-    GPUS, NODES, STALLED, WAITED = "EINM"
+    GPUS, NODES, STALLED, WAITED, IDLE, CPUS = "EINMST"
 
     def of(self, letter, expected, series):
         """Asserts the measured part, or None where the advice does not apply."""
-        what = {self.GPUS: "gpu_uneven", self.NODES: "nodes_uneven", self.STALLED: "stalled_io", self.WAITED: "waited_io"}[letter]
+        what = {self.GPUS: "gpu_uneven", self.NODES: "nodes_uneven", self.STALLED: "stalled_io", self.WAITED: "waited_io",
+                self.IDLE: "cpus_idle", self.CPUS: "imbalance"}[letter]
         expr = self.queries(*ADVICE)[letter]
         self.assertIn(thresholds.ADVICE[what][0], expr)
         self.gives(ADVICE, letter, {} if expected is None else {self.labels(what): expected}, series, at="2h", over="2h")
@@ -152,7 +153,7 @@ class Uneven(Numbers):
         # Where all are hardly used, that is what to change.
         self.of(self.GPUS, None, self.gpus(0.1, 0.02))
         self.of(self.GPUS, None, self.gpus(0.9, 0.5, shared="true"))
-        self.gives(Report.VERDICT, "A", {f'{{what="{thresholds.ADVICE["gpu_uneven"][0]}"}}': 60}, self.gpus(0.9, 0.5), at="2h", over="2h")
+        self.gives(Report.VERDICT, "A", {f'{{what="{thresholds.ADVICE["gpu_uneven"][0]}"}}': 65}, self.gpus(0.9, 0.5), at="2h", over="2h")
         self.of(self.GPUS, None, self.node("n1", 4))
 
     def test_nodes(self):
@@ -163,6 +164,39 @@ class Uneven(Numbers):
         self.of(self.NODES, None, self.node("n1", 4))
         self.of(self.NODES, None, self.node("n1", 0.5) | self.node("n2", 0.2))
         self.of(self.NODES, None, self.gpus(0.9, 0.9) | self.node("n2", 2))
+
+    def counted(self, name, idle, busiest, *, busy=4, cores=8, covered=1):
+        """Eight CPUs: how many did nothing, and what the busiest did of 800 instructions. `covered` of the time it was counted."""
+        series = self.node(name, busy, cpus=8)
+        series[f'jobledger_node_cores{{job="j",instance="{name}"}}'] = f"{cores}x240"
+        for counter, each in (("counted_cpu_seconds", 30 * busy), ("cpus_idle_seconds", 30 * idle), ("instructions", 800), ("busiest_cpu_instructions", busiest)):
+            series[f'jobledger_job_{counter}_total{{job="j",instance="{name}",jobid="7"}}'] = f"0+{each * covered:g}x240"
+        return series
+
+    def test_cpus_of_a_node(self):
+        # The mean of eight is 100, of six that work 133.
+        self.of(self.CPUS, 0.36, self.counted("n1", 0, 156.25))
+        self.of(self.CPUS, None, self.counted("n1", 0, 120))
+        self.of(self.CPUS, None, self.counted("n1", 2, 156.25))
+        # The worst node.
+        self.of(self.CPUS, 0.5, self.counted("n1", 0, 125) | self.counted("n2", 0, 200))
+        self.of(self.CPUS, None, self.counted("n1", 0, 200, busy=1))
+        self.of(self.CPUS, None, self.gpus(0.9, 0.9) | self.counted("n1", 0, 200))
+        self.of(self.CPUS, None, self.node("n1", 4))
+
+    def test_cores_that_do_nothing(self):
+        self.of(self.IDLE, 0.375, self.counted("n1", 3, 160))
+        self.of(self.IDLE, 0.375, self.counted("n1", 3, 160, covered=0.5))
+        self.of(self.IDLE, None, self.counted("n1", 2, 133))
+        self.of(self.IDLE, 0.3125, self.counted("n1", 5, 160) | self.counted("n2", 0, 100))
+        # A thread on each of four cores.
+        self.of(self.IDLE, None, self.counted("n1", 4, 200, cores=4))
+        # What other advice says: hardly any core worked, one, none on a node.
+        self.of(self.IDLE, None, self.counted("n1", 6, 400, busy=1.5))
+        self.of(self.IDLE, None, self.counted("n1", 7, 800, busy=1, cores=4))
+        self.of(self.IDLE, None, self.counted("n1", 3, 160) | self.node("n2", 0))
+        self.of(self.IDLE, None, self.gpus(0.9, 0.9) | self.counted("n1", 7, 800))
+        self.of(self.IDLE, None, self.node("n1", 4))
 
     def stalled(self, minutes, part):
         """It waits for `part` of the time for so many minutes, after half an hour."""
@@ -179,6 +213,33 @@ class Uneven(Numbers):
         self.of(self.STALLED, None, self.stalled(60, 0.9))
         self.of(self.WAITED, 0.45, self.stalled(60, 0.9))
         self.of(self.STALLED, None, self.node("n1", 4))
+
+
+class EnergyOfAJob(Numbers):
+    def test_what_the_cpu_counts_is_a_row_of_its_own(self):
+        series = {}
+        for socket, of_package, of_cores in ((0, 6, 3), (1, 4, 2)):
+            series |= {f'jobledger_job_energy_joules_total{{{JOB},domain="package",socket="{socket}",method="cpu_time"}}': f"0+{of_package}x100",
+                       f'jobledger_job_core_energy_joules_total{{{JOB},socket="{socket}"}}': f"0+{of_cores}x100"}
+        self.gives(("job-report", "Energy by meter"), "A", {'{domain="package",method="cpu_time"}': 1000,
+                                                            '{domain="cores, part of package",method="counted by the CPU"}': 500}, series)
+
+
+class Steps(Numbers):
+    """A batch step, and one on two nodes, of which one has twice the instructions."""
+
+    PART = 'job="j",instance="{}",jobid="7",step="{}"'
+
+    def test_a_step_is_on_all_of_its_nodes(self):
+        series = {f'jobledger_step_cpu_seconds_total{{{self.PART.format("n1", "batch")},mode="user"}}': "0+1x100"}
+        for node, times in (("n1", 1), ("n2", 2)):
+            part = self.PART.format(node, "0")
+            series |= {f'jobledger_step_cpu_seconds_total{{{part},mode="user"}}': "0+36x100", f"jobledger_step_counted_cpu_seconds_total{{{part}}}": "0+30x100",
+                       f"jobledger_step_instructions_total{{{part}}}": f"0+{100 * times}x100", f"jobledger_step_cycles_total{{{part}}}": "0+100x100",
+                       f'jobledger_step_flops_total{{{part},precision="double"}}': f"0+{30 * times}x100", f'jobledger_step_flops_total{{{part},precision="single"}}': "0+15x100"}
+        for letter, expected in (("A", {'{step="0"}': 2, '{step="batch"}': 100 / 3600}), ("D", {'{step="0"}': 1.5}), ("E", {'{step="0"}': 2})):
+            with self.subTest(letter):
+                self.gives(("job-report", "Steps of the job"), letter, expected, series)
 
 
 class Energy(Numbers):
@@ -310,7 +371,7 @@ class Report(Numbers):
         self.says("No job of this number within a month: choose one in the Jobs dashboard", 0, self.NODE | self.job(8, 4), jobid="8")
         killed = self.job(8, 4, oom_kills_total="0x20 1x380")
         self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 1}, self.NODE | killed, counted="what")
-        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 163}, self.NODE | killed)
+        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 168}, self.NODE | killed)
 
     def test_a_number_is_found_outside_the_time_range(self):
         ran = {name: given.replace("x400", "x100 stale") for name, given in self.job(8, 4).items()}
@@ -431,11 +492,29 @@ class Roofs(Numbers):
         self.roof("V", 10**-2 * 2 * 358.4e9, series | energy, at="10m")
         self.roof("V", 10**-2 * 2 * 358.4e9, series | {f"jobledger_job_cpus{{{JOB}}}": "25x400"}, at="10m")
 
+    def test_what_was_measured_on_the_node_is_preferred(self):
+        of = 'jobledger_node_measured_%s{job="j",instance="n1"%s}'
+        flops = {of % ("flops_per_second", f',precision="{precision}",width="{width}"'): f"{value:g}x400"
+                 for precision, width, value in (("double", "512", 2.4e12), ("double", "256", 1.2e12), ("double", "scalar", 2.4e11), ("single", "512", 4.8e12))}
+        series = self.NODE | self.JOB_SERIES | {self.INFO % "Emerald Rapids": TOLD} | flops | {of % ("memory_bandwidth_bytes", ""): "5e11x400"}
+        # Four of 48 cores, with the widest vectors or without, and one of two sockets.
+        self.roof("V", 2e11, series)
+        self.roof("S", 2e10, series)
+        self.roof("V", 10**-2 * 2.5e11, series, at="10m")
+        self.roof("V", 10**-2 * 100e9, series, at="10m", bandwidth="100")
+
+    def test_imbalance_inside_nodes(self):
+        """Four CPUs: the busiest does half of all, one nothing, and three the other half."""
+        series = self.NODE | self.JOB_SERIES | {f"jobledger_job_instructions_total{{{JOB}}}": "0+2000x400", f"jobledger_job_busiest_cpu_instructions_total{{{JOB}}}": "0+1000x400",
+                                                f"jobledger_job_cpus_idle_seconds_total{{{JOB}}}": "0+30x400"}
+        self.gives(("job-report", "Imbalance inside nodes"), "A", 1.5, series)
+        self.gives(("job-report", "CPUs that do nothing"), "A", 1, series)
+
     def test_what_the_bytes_are(self):
         loads = {f"jobledger_job_memory_load_bytes_total{{{JOB}}}": "0+1000x400"}
         traffic = {f'jobledger_job_memory_traffic_bytes_total{{{JOB},kind="dram",direction="read"}}': "0+1000x400"}
         flops = {f"jobledger_job_flops_total{{{JOB}}}": "0+2000x400", f'jobledger_job_cpu_seconds_total{{{JOB},mode="user"}}': "0+120x400"}
-        for model, more, expected, intensity in (("Zen 3", loads, 3, 2), ("Zen 5", loads, 2, 2), ("Zen 3", loads | {name: "0+4000x400" for name in traffic}, 1, 0.5)):
+        for model, more, expected, intensity in (("Sierra Forest", loads, 3, 2), ("Zen 3", loads, 2, 2), ("Sierra Forest", loads | {name: "0+4000x400" for name in traffic}, 1, 0.5)):
             with self.subTest(model, expected=expected):
                 series = self.NODE | self.JOB_SERIES | flops | more | {self.INFO % model: TOLD}
                 self.gives(("job-report", "Bytes are"), "A", expected, series)
@@ -446,7 +525,7 @@ class Roofs(Numbers):
         text = (tools.ROOT / "docs" / "counters.md").read_text()
         named = set()
         for names, note in re.findall(r"^- \*\*([^*]+)\*\*: (.*)$", text, re.MULTILINE):
-            if re.search(r"Memory loads are (those by demand|fills of L1d|reads of data by demand)", note):
+            if "Memory loads are reads of data by demand" in note or "what is prefetched into L3 alone is not" in note:
                 named |= set(names.split(", "))
         source = (tools.GRAFANA / "src" / "roofs.py").read_text()
         ours = set(re.findall(r'"([^"]+)"', re.search(r"WITHOUT_PREFETCHES = \(([^)]*)\)", source).group(1)))

@@ -4,8 +4,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use jobledger_testkit::golden;
-use perf_counters::catalogue::{Catalogue, Core, Topic};
+use perf_counters::catalogue::{Catalogue, Class, Core, Event, Extent, Topic};
+use perf_counters::planner::{Draft, draft};
 use perf_counters::{Precision, Quantity};
+
+use crate::plans::usual;
 
 const BEGIN: &str = "<!-- Made from crates/perf-counters/data/pmu_events.yaml by JOBLEDGER_BLESS=1 cargo test --test perf. -->\n";
 const END: &str = "<!-- End of what is made. -->\n";
@@ -28,14 +31,31 @@ fn kinds(catalogue: &Catalogue) -> Vec<(String, Core)> {
 
 fn events(core: &Core, topics: &[Topic]) -> String {
     let found = core.events.iter().filter(|event| topics.contains(&event.topic()));
-    let names: Vec<String> = found.map(|event| format!("`{}`", event.name)).collect();
-    if names.is_empty() { "-".to_owned() } else { names.join(" + ") }
+    let name = |event: &Event| {
+        let with = event.with_pmu.as_ref().map(|pmu| format!(" instead with {pmu}")).unwrap_or_default();
+        let minus = match (event.minus, &event.with_pmu) {
+            (true, _) => "-",
+            (false, Some(_)) => "or ",
+            (false, None) => "",
+        };
+        format!("{minus}`{}`{with}", event.name)
+    };
+    let names: Vec<String> = found.map(name).collect();
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join(" + ").replace("+ -", "- ").replace("+ or", "or")
+    }
 }
 
 fn flops(core: &Core) -> String {
     let Some(quality) = core.flops else { return "-".to_owned() };
     let mut precisions = Vec::new();
     for event in &core.events {
+        // What stands in for all of them in the essential plan has no precision.
+        if event.only_in == Some(Extent::Essential) {
+            continue;
+        }
         if let Quantity::Flops { precision, .. } = event.quantity {
             let word = if precision == Precision::Any { "all as one" } else { precision.as_str() };
             if !precisions.contains(&word) {
@@ -54,6 +74,44 @@ fn misses(core: &Core) -> String {
         .map(|(_, level)| *level)
         .collect();
     if found.is_empty() { "-".to_owned() } else { found.join(", ") }
+}
+
+/// What of FLOPs, loads from memory and slots is in the essential plan, and in how many groups both plans are.
+fn plans(catalogue: &Catalogue) -> String {
+    let topics = [(Topic::Flops, "FLOPs"), (Topic::MemoryLoads, "loads"), (Topic::TopDown, "slots")];
+    let groups = |draft: &Draft| {
+        let counts: Vec<String> = draft.cores.iter().map(|core| core.groups.len().to_string()).collect();
+        counts.join(" and ")
+    };
+    let mut rows: Vec<(Vec<&str>, [String; 4])> = Vec::new();
+    for name in catalogue.names() {
+        let machine = usual(name, catalogue);
+        let [essential, full] = Extent::ALL.map(|extent| draft(&machine, catalogue, extent, &Class::ALL));
+        let counted = |draft: &Draft, topic| {
+            let mut events = draft.cores.iter().flat_map(|core| &core.groups).flat_map(|group| &group.events);
+            events.any(|chosen| chosen.event.topic() == topic)
+        };
+        let of = |wanted: &dyn Fn(Topic) -> bool| {
+            let words = topics.iter().filter(|(topic, _)| wanted(*topic)).map(|(_, word)| *word);
+            let words: Vec<&str> = words.collect();
+            if words.is_empty() { "-".to_owned() } else { words.join(", ") }
+        };
+        let row = [
+            of(&|topic| counted(&essential, topic)),
+            of(&|topic| counted(&full, topic) && !counted(&essential, topic)),
+            groups(&essential),
+            groups(&full),
+        ];
+        match rows.iter_mut().find(|(_, known)| *known == row) {
+            Some((names, _)) => names.push(name),
+            None => rows.push((vec![name], row)),
+        }
+    }
+    let mut page = "\n| microarchitecture | essential: beside cycles and instructions | in the full plan alone | essential: groups | full: groups |\n|---|---|---|---:|---:|\n".to_owned();
+    for (names, row) in rows {
+        writeln!(page, "| {} | {} |", names.join(", "), row.join(" | ")).unwrap();
+    }
+    page
 }
 
 fn tables(catalogue: &Catalogue) -> String {
@@ -79,6 +137,7 @@ fn tables(catalogue: &Catalogue) -> String {
             writeln!(page, "| {names} | {in2} | {out2} | {in1} | {out1} |").unwrap();
         }
     }
+    page += &plans(catalogue);
     page += "\nWhat who reads the numbers must know:\n\n";
     for (names, core) in &kinds {
         let mut notes: Vec<String> = core.notes.iter().map(ToString::to_string).collect();

@@ -29,7 +29,8 @@ fn fixed(core: &Core, general: u32, topic: Topic) -> Option<u32> {
 /// Every set of counters that can be taken by all the events so far.
 pub(crate) fn fits(core: &Core, smt: bool, watchdog: bool, events: &[&Event]) -> bool {
     let general = if smt { core.counters_smt_on } else { core.counters_smt_off };
-    let mut all: Vec<Vec<u32>> = events.iter().map(|event| choices(core, general, event)).collect();
+    let counted = events.iter().filter(|event| !event.free);
+    let mut all: Vec<Vec<u32>> = counted.map(|event| choices(core, general, event)).collect();
     if watchdog {
         let own = fixed(core, general, Topic::Cycles);
         all.push((0..general).map(|at| 1 << at).chain(own).collect());
@@ -66,6 +67,11 @@ fn what_must_not_fit_does_not() {
         event.encoding = Encoding::Fields(vec![(OFFCORE, at as u64 + 1)]);
     }
     assert!(!fits(&icelake, true, true, &requests.each_ref()));
+    // What the CPU derives from slots takes no counter; of slots there is one.
+    let slots = named(&icelake, "slots");
+    let derived = named(&icelake, "topdown-retiring");
+    assert!(fits(&icelake, true, true, &[&slots, &derived, &derived, &lines, &lines, &lines, &lines]));
+    assert!(!fits(&icelake, true, true, &[&slots, &slots]));
     let knl = core("Knights Landing");
     let cycles = named(&knl, "CPU_CLK_UNHALTED.THREAD_P");
     assert!(fits(&knl, true, false, &[&cycles; 3]) && !fits(&knl, true, true, &[&cycles; 3]));

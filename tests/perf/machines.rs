@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jobledger_testkit::golden;
 use jobledger_testkit::machine::{Machine as Fixture, fixtures_dir};
 use kernel_files::{NodeFiles, Roots};
-use perf_counters::catalogue::{Catalogue, Class};
+use perf_counters::catalogue::{Catalogue, Class, Extent};
 use perf_counters::planner::{Machine, plan};
 use perf_counters::{Plan, Quantity};
 
@@ -23,7 +23,7 @@ fn roots(machine: &Fixture) -> Arc<Roots> {
 }
 
 fn planned(machine: &Fixture) -> Plan {
-    plan(&Machine::read(&roots(machine)), &Catalogue::built_in(), &Class::ALL)
+    plan(&Machine::read(&roots(machine)), &Catalogue::built_in(), Extent::Full, &Class::ALL)
 }
 
 fn run(machine: &Fixture, more: &[&str]) -> (bool, String, String) {
@@ -44,6 +44,9 @@ fn every_machine_gives_its_plan() {
         let (fine, text, trouble) = run(&Fixture::fixture(name), &[]);
         assert!(fine && trouble.is_empty(), "{name}: {trouble}");
         golden::assert_golden(&fixtures_dir().join(name).join("plan.txt"), &text);
+        let (fine, text, trouble) = run(&Fixture::fixture(name), &["--plan=full"]);
+        assert!(fine && trouble.is_empty(), "{name}: {trouble}");
+        golden::assert_golden(&fixtures_dir().join(name).join("plan-full.txt"), &text);
     }
 }
 
@@ -84,9 +87,9 @@ fn a_hybrid_machine_is_counted_by_kinds_of_cores() {
     let plan = planned(&Fixture::fixture("pmu-alderlake"));
     let hardware: Vec<_> = plan.groups.iter().filter(|group| group.hardware).collect();
     let cpus = |at: usize| hardware[at].cpus.as_ref().unwrap().iter().collect::<Vec<_>>();
-    assert_eq!((hardware.len(), cpus(0), cpus(1)), (2, vec![4, 5], vec![0, 1, 2, 3]));
+    assert_eq!((hardware.len(), cpus(0), cpus(1)), (3, vec![4, 5], vec![0, 1, 2, 3]));
     let kinds: Vec<u32> = hardware.iter().map(|group| group.events[0].attr.kind).collect();
-    assert_eq!(kinds, [10, 4]);
+    assert_eq!(kinds, [10, 4, 10]);
     let why = plan.absent.iter().find(|absent| &*absent.what == "FLOPs").unwrap().why.clone();
     assert!(why.contains("Gracemont") && why.contains("cpu_atom"), "{why}");
     assert_eq!(plan.flops, None);
@@ -209,7 +212,9 @@ fn the_command_answers_people_and_tools() {
     assert!(fine && list.lines().any(|line| line == "Skylake-SP") && list.lines().count() >= 47);
     let (_, on, _) = run(&machine, &["--microarchitecture=Skylake-SP", "--smt=on", "--nmi-watchdog=off"]);
     assert!(
-        on.starts_with("Skylake-SP, SMT on, NMI watchdog off\n") && on.contains("4 general-purpose counters"),
+        on.starts_with(
+            "Skylake-SP, SMT on, NMI watchdog off\nThe essential plan; --plan=full shows the other\n"
+        ) && on.contains("4 general-purpose counters"),
         "{on}"
     );
     let (_, off, _) = run(&machine, &["--smt=off", "--nmi-watchdog=off", "--microarchitecture=Skylake-SP"]);
@@ -218,7 +223,7 @@ fn the_command_answers_people_and_tools() {
     assert!(!fine && text.is_empty() && trouble.contains("Itanium is not in the catalogue"), "{trouble}");
     machine.write("events.yaml", "microarchitectures: [{names: [Zen 4], cores: [{pmu: cpu, events: [{name: mine, event: 0x1c7, what: branches}]}]}]\n");
     let file = format!("--events-file={}", machine.path("events.yaml").display());
-    let (fine, text, trouble) = run(&machine, &[&file]);
+    let (fine, text, trouble) = run(&machine, &[&file, "--plan=full"]);
     assert!(
         fine && text.lines().any(|line| line.contains("mine ") && line.contains("0x1000000c7")),
         "{text}{trouble}"
@@ -226,4 +231,81 @@ fn the_command_answers_people_and_tools() {
     machine.write("events.yaml", "microarchitectures: [{names: [Zen 4], cores: [{pmu: cpu, event: []}]}]\n");
     let (fine, _, trouble) = run(&machine, &[&file]);
     assert!(!fine && trouble.contains("events.yaml") && trouble.contains("event"), "{trouble}");
+}
+
+#[test]
+fn turns_that_are_short_are_told_with_what_makes_fewer_of_them() {
+    let machine = Fixture::fixture("pmu-broadwell");
+    let turns =
+        |text: &str| text.lines().find(|line| line.starts_with("Counters take turns")).map(str::to_owned);
+    let (_, full, _) = run(&machine, &["--plan=full"]);
+    assert_eq!(
+        turns(&full).as_deref(),
+        Some(
+            "Counters take turns every 4 ms, which interrupts jobs' CPUs as often: --collector.perf.plan=essential, or --collector.perf.mux-interval=100ms costs less, kernel.nmi_watchdog=0 for one counter more"
+        )
+    );
+    machine.write("sys/devices/cpu/perf_event_mux_interval_ms", "100\n");
+    assert_eq!(turns(&run(&machine, &["--plan=full"]).1), None);
+    let (_, genoa, _) = run(&Fixture::fixture("pmu-genoa"), &[]);
+    assert_eq!(turns(&genoa), None, "one group takes no turns");
+}
+
+/// Linux shows how many slots a cycle of an ARM core has.
+#[test]
+fn slots_of_an_arm_core_are_the_kernels() {
+    let machine = Fixture::fixture("pmu-grace");
+    machine.write("sys/devices/armv8_pmuv3_0/caps/slots", "0x0000000a\n");
+    let slots = |machine: &Fixture| Machine::read(&roots(machine)).slots;
+    assert_eq!(slots(&machine), Some(10));
+    for none in ["0x00000000\n", "8\n", "0xffffffff\n"] {
+        machine.write("sys/devices/armv8_pmuv3_0/caps/slots", none);
+        assert_eq!(slots(&machine), None, "{none}");
+    }
+    machine.remove("sys/devices/armv8_pmuv3_0/caps/slots");
+    assert_eq!(slots(&machine), None);
+}
+
+/// A fixture is no procfs: this machine's CPUID says nothing of it.
+#[test]
+fn the_counters_of_another_machine_are_not_asked_of_this_cpu() {
+    for name in MACHINES {
+        assert_eq!(Machine::read(&roots(&Fixture::fixture(name))).general, None, "{name}");
+    }
+}
+
+/// The exporter itself on a machine: what it prints.
+fn exporter(machine: &Fixture, more: &[&str]) -> (bool, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_jobledger-exporter"))
+        .arg(format!("--path.sysfs={}", machine.path("sys").display()))
+        .arg(format!("--path.procfs={}", machine.path("proc").display()))
+        .arg(format!("--path.cgroupfs={}", machine.path("cgroup").display()))
+        .arg(format!("--path.dev={}", machine.path("dev").display()))
+        .arg(format!("--state.file={}", machine.path("state").display()))
+        .args(["--security.no-drop", "--collector.perf"])
+        .args(more)
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout) + &text(output.stderr))
+}
+
+#[test]
+fn the_length_of_turns_is_set_where_it_is_asked_for_and_suggested_where_it_is_short() {
+    let machine = Fixture::fixture("pmu-broadwell");
+    let turn = "sys/devices/cpu/perf_event_mux_interval_ms";
+    let now = || std::fs::read_to_string(machine.path(turn)).unwrap();
+    let advice = "Counters take turns every 4 ms";
+    let (_, check) = exporter(&machine, &["--check", "--collector.perf.plan=full"]);
+    assert!(check.contains(advice), "{check}");
+    assert_eq!(now(), "4\n", "nobody asked for another");
+    for bad in ["0s", "6s", "1500us", "fast"] {
+        let (fine, trouble) =
+            exporter(&machine, &["--once", &format!("--collector.perf.mux-interval={bad}")]);
+        assert!(!fine && trouble.contains("mux-interval"), "{bad}: {trouble}");
+    }
+    exporter(&machine, &["--once", "--collector.perf.mux-interval=100ms"]);
+    assert!(now().starts_with("100\n"), "{}", now());
+    let (_, check) = exporter(&machine, &["--check", "--collector.perf.plan=full"]);
+    assert!(!check.contains(advice), "{check}");
 }

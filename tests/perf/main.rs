@@ -16,3 +16,4 @@ mod encodings;
 mod fits;
 mod machines;
 mod plans;
+mod slots;

@@ -2,10 +2,19 @@
 
 import ctypes
 import ctypes.util
+import gzip
+import json
 import os
+import pathlib
 import re
 import shutil
-import subprocess
+import sys
+
+import perf_tables
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+
+from testbed import cache, debian  # noqa: E402
 
 # EN, INT, USR and OS of the register, which the kernel sets itself.
 REGISTER_BITS = 0x730000
@@ -41,35 +50,72 @@ class Libpfm:
 
 
 class Perf:
-    """perf, with the CPU and the sysfs of a fixture: it prints what it would open."""
+    """The vendors' tables in the newest perf of Debian. It is not run: it is of other releases, and half of it of another architecture."""
 
     name = "perf"
 
-    def __init__(self, sysfs):
-        self.sysfs = sysfs
-        self.path = shutil.which("perf")
-        if not self.path:
-            raise OSError("no perf")
-        said = subprocess.run([self.path, "--version"], capture_output=True, text=True, check=True).stdout
-        self.version = ".".join(re.search(r"(\d+)\.(\d+)", said).groups())
+    def __init__(self):
+        def distill(into):
+            found, formulas = {}, {}
+            for architecture in ("amd64", "arm64"):
+                debian.download("linux-perf", "sid", into / architecture, architecture)
+                for cpus, pmus, metrics in perf_tables.read(into / architecture / "usr/bin/perf"):
+                    found[cpus], formulas[cpus] = pmus, metrics
+                changes = next((into / architecture).glob("usr/share/doc/linux-perf/changelog.Debian.gz"))
+                with gzip.open(changes, "rt", encoding="utf-8") as file:
+                    version = re.match(r"linux \((\d+\.\d+)", file.readline()).group(1)
+                shutil.rmtree(into / architecture)
+            (into / "tables.json").write_text(json.dumps({"version": version, "tables": found, "metrics": formulas}), encoding="utf-8")
 
-    def encode(self, cpuid, event):
-        env = dict(os.environ, SYSFS_PATH=self.sysfs, PERF_CPUID=cpuid)
-        # Opening fails, since there is no such PMU; perf prints the attributes nevertheless.
-        said = subprocess.run([self.path, "stat", "-vv", "-e", event, "true"], capture_output=True, text=True, env=env, check=False).stderr
-        found = set()
-        for attr in said.split("perf_event_attr:")[1:]:
-            attr = attr.split("-----")[0]
-            config = re.search(r"^  config +(\S+)", attr, re.M)
-            config1 = re.search(r"config1 }? *(\S+)", attr)
-            found.add((int(config.group(1), 16) if config else 0, int(config1.group(1), 16) if config1 else 0))
-        return found.pop() if len(found) == 1 else None
+        built = cache.built("perf-tables", cache.key(pathlib.Path(perf_tables.__file__), pathlib.Path(__file__)), distill)
+        content = json.loads((built / "tables.json").read_text(encoding="utf-8"))
+        self.version = content["version"]
+        self.metrics = content["metrics"]
+        # POSIX classes of perf's own regular expressions.
+        self.tables = [(re.compile(cpus.replace("[[:xdigit:]]", "[0-9A-Fa-f]")), pmus) for cpus, pmus in content["tables"].items()]
+
+    def _event(self, cpuid, pmu, event):
+        # With a stepping where the pattern has one (tools/perf/arch/x86/util/header.c).
+        ids = (cpuid, cpuid.rpartition("-")[0])
+        table = next((pmus for cpus, pmus in self.tables if any(cpus.fullmatch(each) for each in ids)), {})
+        return table.get(pmu, {}).get(event)
+
+    def encode(self, cpuid, pmu, event, fields):
+        """An event of a CPU's PMU as (config, config1), None when it is not known."""
+        found = self._event(cpuid, pmu, event)
+        return place(fields, found[0]) if found else None
+
+    def metric(self, cpuid, revision, name, values):
+        """A metric of an ARM core by the vendor's formula, in which the values are those of events and of SLOTS."""
+        formulas, core = self.metrics[cpuid], int(cpuid, 0)
+
+        class Names(dict):
+            def __missing__(self, name):
+                # An event whichever way it is written, or another metric.
+                return values[name.upper()] if name.upper() in values else evaluate(name)
+
+        def is_core(asked):
+            """Of the same part, and not before the revision that is asked for (tools/perf/arch/arm64/util/header.c)."""
+            return int(asked >> 4 == core >> 4 and revision >= asked & 0xF)
+
+        def evaluate(name):
+            # Its operators are Python's (tools/perf/util/expr.y).
+            return eval(formulas[name].replace("#slots", "SLOTS"), {"__builtins__": {}}, names)  # pylint: disable=eval-used
+
+        names = Names(values, strcmp_cpuid_str=is_core)
+        return evaluate(name)
+
+    def errata(self, cpuid, pmu, event):
+        """The errata that the vendor lists for it."""
+        found = self._event(cpuid, pmu, event)
+        return re.findall(r"\w+", found[1].partition("Spec update:")[2].partition("(")[0]) if found else []
 
 
-# Fields of the PMU as the kernel's sources have them (arch/x86/events/intel/core.c, amd/core.c).
+# Fields of the PMUs as the kernel's sources have them (arch/x86/events/intel/core.c, amd/core.c, drivers/perf/arm_pmuv3.c).
 INTEL = {"event": "config:0-7", "umask": "config:8-15", "edge": "config:18", "any": "config:21", "inv": "config:23", "cmask": "config:24-31",
          "in_tx": "config:32", "in_tx_cp": "config:33", "offcore_rsp": "config1:0-63", "ldlat": "config1:0-15", "frontend": "config1:0-23"}
 AMD = {"event": "config:0-7,32-35", "umask": "config:8-15", "edge": "config:18", "inv": "config:23", "cmask": "config:24-31"}
+ARM = {"event": "config:0-15"}
 
 # Boxes of memory controllers (arch/x86/events/intel/uncore_snbep.c, amd/uncore.c).
 BOX = {"event": "config:0-7", "umask": "config:8-15", "edge": "config:18", "inv": "config:23", "thresh": "config:24-31"}
@@ -78,14 +124,21 @@ FABRIC_ZEN4 = {"event": "config:0-7,32-37", "umask": "config:8-15,24-27"}
 UMC = {"event": "config:0-7", "rdwrmask": "config:8-9"}
 
 
-def lay_out(directory, pmus):
-    """A sysfs with these PMUs: name, type, fields, CPUs (of a box: those that it is opened on)."""
-    for name, kind, fields, cpus in pmus:
-        at = os.path.join(directory, "bus/event_source/devices", name)
-        os.makedirs(at + "/format")
-        files = {"type": str(kind), **{"format/" + field: bits for field, bits in fields.items()}}
-        if cpus:
-            files["cpus" if name.startswith("cpu") else "cpumask"] = cpus
-        for file, content in files.items():
-            with open(os.path.join(at, file), "w", encoding="ascii") as out:
-                out.write(content + "\n")
+def place(fields, terms):
+    """`event=0x03,umask=0x0f` as (config, config1), None where a field is of no such PMU."""
+    words = {"config": 0, "config1": 0}
+    for term in terms.split(","):
+        name, value = term.split("=")
+        if name in ("period", "perpkg"):
+            continue
+        if name not in fields:
+            return None
+        word, ranges = fields[name].split(":")
+        value = int(value, 0)
+        for bits in ranges.split(","):
+            first, last = (int(end) for end in (bits + "-" + bits).split("-")[:2])
+            words[word] |= (value & ((1 << (last - first + 1)) - 1)) << first
+            value >>= last - first + 1
+        if value:
+            return None
+    return words["config"], words["config1"]

@@ -9,14 +9,16 @@ import functools
 import operator
 import os
 import re
-import tempfile
 import unittest
 
 import names
 import oracles
+import yaml
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ENCODINGS = os.path.join(HERE, "..", "fixtures", "pmu", "encodings.txt")
+DATA = os.path.join(HERE, "..", "..", "crates", "perf-counters", "data", "pmu_events.yaml")
+SLOTS = os.path.join(HERE, "..", "fixtures", "pmu", "arm_slots.txt")
 CONTROLLERS = os.path.join(HERE, "..", "fixtures", "pmu", "memory_controllers.txt")
 KNOWN = os.path.join(HERE, "known.txt")
 HEAD = """# What the oracles of Debian do not know of the events of cores and memory controllers, and where they differ and why.
@@ -44,6 +46,18 @@ def catalogue():
                 if int(kind) != 0:
                     current.append((pmu, event, int(config, 16), int(config1, 16)))
     return rows
+
+
+def arm_slots():
+    """microarchitecture -> (slots of a cycle, counts of events, slots of categories)"""
+    cores = {}
+    with open(SLOTS, encoding="utf-8") as file:
+        for block in file.read().split("\n\n")[1:]:
+            microarchitecture, slots, *rows = block.strip().split("\n")
+            rows = [row.split() for row in rows]
+            events, categories = ({name: int(count) for kind, name, count in rows if kind == wanted} for wanted in ("event", "category"))
+            cores[microarchitecture] = (int(slots.split()[1]), events, categories)
+    return cores
 
 
 def controllers():
@@ -120,7 +134,7 @@ def together(codes):
 class Encodings(unittest.TestCase):
     def setUp(self):
         self.rows = catalogue()
-        self.assertGreaterEqual(len(self.rows), 47)
+        self.assertGreaterEqual(len(self.rows), 57)
         self.assertGreater(sum(map(len, self.rows.values())), 600)
 
     def check(self, oracle, found):
@@ -172,48 +186,59 @@ class Encodings(unittest.TestCase):
         self.assertGreaterEqual(boxes, 18)
 
     def test_perf(self):
-        with tempfile.TemporaryDirectory() as directory:
-            trees = {}
-            for tree, pmus in {
-                "intel": [("cpu", 4, oracles.INTEL, None)],
-                "amd": [("cpu", 4, oracles.AMD, None)],
-                "hybrid": [("cpu_core", 4, oracles.INTEL, "0-3"), ("cpu_atom", 10, oracles.INTEL, "4-5")],
-                "intel boxes": [("cpu", 4, oracles.INTEL, None), ("uncore_imc_0", 20, oracles.BOX, "0"),
-                                ("uncore_hbm_0", 21, oracles.BOX, "0"), ("uncore_edc_eclk_0", 22, oracles.BOX, "0")],
-                "amd boxes": [("cpu", 4, oracles.AMD, None), ("amd_df", 20, oracles.FABRIC, "0")],
-                "zen 4 boxes": [("cpu", 4, oracles.AMD, None), ("amd_df", 20, oracles.FABRIC_ZEN4, "0"), ("amd_umc_0", 21, oracles.UMC, "0")],
-            }.items():
-                oracles.lay_out(os.path.join(directory, tree), pmus)
-                try:
-                    trees[tree] = oracles.Perf(os.path.join(directory, tree))
-                except OSError as error:
-                    self.skipTest("counters: perf is not installed: %s" % error)
-            found, agreed = {}, 0
-            for microarchitecture, rows in self.rows.items():
-                cpuid = names.PERF_CPUIDS.get(microarchitecture)
-                hybrid = any(row[0] != "cpu" for row in rows)
-                tree = trees["hybrid" if hybrid else "amd" if microarchitecture.startswith("Zen") else "intel"]
+        oracle = oracles.Perf()
+        found, agreed = {}, 0
+        for microarchitecture, rows in self.rows.items():
+            cpuid = names.PERF_CPUIDS.get(microarchitecture)
 
-                def encode(pmu, event, cpuid=cpuid, hybrid=hybrid, tree=tree):
-                    if not cpuid:
-                        return None
-                    parts = names.PERF_NAMES.get(event, [event.lower()])
-                    codes = [tree.encode(cpuid, "%s/%s/" % (pmu, part) if hybrid else part) for part in parts]
-                    return together(codes)
+            def encode(pmu, event, cpuid=cpuid, microarchitecture=microarchitecture):
+                if not cpuid:
+                    return None
+                table, fields = names.perf_core(microarchitecture, pmu)
+                return together([oracle.encode(cpuid, table, part, fields) for part in names.perf_names(microarchitecture, event)])
 
-                differing, equal = compare(tree.name, microarchitecture, rows, encode)
-                agreed += equal
-                found.update(differing)
+            differing, equal = compare(oracle.name, microarchitecture, rows, encode)
+            agreed += equal
+            found.update(differing)
 
-            def box(microarchitecture, _, event):
-                cpuid = names.PERF_CPUIDS.get(microarchitecture)
-                kind = ("zen 4" if microarchitecture in ("Zen 4", "Zen 5") else "amd") if microarchitecture.startswith("Zen") else "intel"
-                return trees[kind + " boxes"].encode(cpuid, event.lower()) if cpuid else None
+        def box(microarchitecture, pmu, event):
+            cpuid = names.PERF_CPUIDS.get(microarchitecture)
+            table, fields = names.perf_box(microarchitecture, pmu)
+            return oracle.encode(cpuid, table, event.lower(), fields) if cpuid and table else None
 
-            differing, boxes = compare_controllers(tree.name, box)
-            self.check(tree, {**found, **differing})
-            self.assertGreater(agreed, 200)
-            self.assertGreaterEqual(boxes, 50)
+        differing, boxes = compare_controllers(oracle.name, box)
+        self.check(oracle, {**found, **differing})
+        self.assertGreater(agreed, 700)
+        self.assertGreaterEqual(boxes, 140)
+
+    def test_slots_of_arms_cores_are_those_of_the_vendors_formulas(self):
+        oracle, cores = oracles.Perf(), arm_slots()
+        self.assertGreaterEqual(len(cores), 7)
+        for microarchitecture, (slots, events, categories) in cores.items():
+            # What is empty is so for one of the ends (ARM DDI 0487, STALL_SLOT). What was sent is what had a slot, where it is not counted.
+            stalled = events.get("STALL_SLOT_FRONTEND", events.get("STALL_SLOT_FRONTEND_WITHOUT_MISPRED")) + events["STALL_SLOT_BACKEND"]
+            all_slots = events.get("CPU_SLOT", slots * events["CPU_CYCLES"])
+            values = {"OP_SPEC": all_slots - stalled, **events, "SLOTS": slots, "STALL_SLOT": stalled}
+            self.assertEqual(sum(categories.values()), all_slots)
+            for category, metric in names.SLOTS.items():
+                with self.subTest(microarchitecture, category=category):
+                    theirs = oracle.metric(names.PERF_CPUIDS[microarchitecture], names.REVISIONS.get(microarchitecture, 0), metric, values)
+                    self.assertAlmostEqual(categories[category] / all_slots * 100, theirs, 5)
+
+    def test_notes_have_the_errata_that_vendors_list_for_what_is_counted(self):
+        oracle, seen = oracles.Perf(), set()
+        with open(DATA, encoding="utf-8") as file:
+            cores = {(name, core["pmu"]): core for row in yaml.safe_load(file)["microarchitectures"]
+                     for name in row["names"] for core in row["cores"]}
+        for microarchitecture, rows in self.rows.items():
+            for pmu, event, _, _ in rows:
+                table, _ = names.perf_core(microarchitecture, pmu)
+                core = cores[microarchitecture, "armv8" if pmu.startswith("armv8") else pmu]
+                for part in names.perf_names(microarchitecture, event):
+                    for erratum in oracle.errata(names.PERF_CPUIDS.get(microarchitecture, ""), table, part):
+                        self.assertIn(erratum, " ".join(core.get("notes", [])), "%s, %s" % (microarchitecture, event))
+                        seen.add(erratum)
+        self.assertGreaterEqual(len(seen), 9)
 
 
 if __name__ == "__main__":

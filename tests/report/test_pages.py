@@ -72,7 +72,7 @@ def shown(key, value):
         return scaled(value / 3600, 1000, ["", "k", "M", "G", "T"]) + "Wh"
     if key == "carbon_grams":
         return scaled(value, 1000, ["", "k", "M"]) + "g"
-    if key in ("cpus", "cores", "cores_used", "gpus", "gpus_used"):
+    if key in ("cpus", "cores", "cores_used", "cores_idle", "gpus", "gpus_used", "flops_per_cycle"):
         return digits(value)
     percent = value * 100
     return f"{percent:.1f} %" if percent and percent < 9.95 else f"{percent:.0f} %"
@@ -84,8 +84,8 @@ def numbers(name):
     found = {key: value for key, value in report["numbers"].items() if value is not None}
     nodes = [node["name"] for node in report["job"]["nodes"]]
     found.pop("longest_idle_start", None)
-    peak = found.pop("memory_peak_node", None)
-    return [shown(key, value) for key, value in found.items()] + ([nodes[peak]] if peak is not None else [])
+    named = [found.pop(key) for key in ("memory_peak_node", "cpus_alike_node") if key in found]
+    return [shown(key, value) for key, value in found.items()] + [nodes[node] for node in named]
 
 
 def totals(name):
@@ -96,8 +96,11 @@ def totals(name):
         for part in [node, *node["gpus"]]:
             for key, value in part["values"].items():
                 sums[key] = sums.get(key, 0) + value
-    counts = {"oom_kills", "page_faults_major", "io_reads", "io_writes", "instructions", "cycles", "flops", "flops_double"}
-    return {key: scaled(value, 1000, ["", "k", "M", "G", "T", "P", "E"]).strip() if key in counts else shown(key, value) for key, value in sums.items()}
+    counts = {"oom_kills", "page_faults_major", "io_reads", "io_writes", "instructions", "busiest_cpu_instructions", "cycles"}
+
+    def is_count(key):
+        return key in counts or key.split("_")[0] in ("flops", "slots")
+    return {key: scaled(value, 1000, ["", "k", "M", "G", "T", "P", "E"]).strip() if is_count(key) else shown(key, value) for key, value in sums.items()}
 
 
 class Html(unittest.TestCase):

@@ -31,7 +31,7 @@ def demo_nodes(*flags, rules=True):
         *ports, own = free_ports(3)
         nodes = [f"127.0.0.1:{port}" for port in ports]
         for seed, node in enumerate(nodes, 1):
-            command = [str(built.program("jobledger-demo")), "--collector.perf", f"--demo.seed={seed}", "--web.scrapers=127.0.0.1", f"--web.listen-address={node}", *flags]
+            command = [str(built.program("jobledger-demo")), "--collector.perf", "--collector.perf.plan=full", f"--demo.seed={seed}", "--web.scrapers=127.0.0.1", f"--web.listen-address={node}", *flags]
             held.enter_context(running(command, directory / f"demo-{seed}.log"))
         files = f"['{RULES}/recording/*.yaml', '{ROOT}/demo/site.yaml']" if rules else "[]"
         config = directory / "prometheus.yml"

@@ -16,7 +16,7 @@ STEP = 1.0
 # Seconds in which every needed job is recorded for long enough on a machine with time; elsewhere it takes longer, at most MOST.
 LEAST, MOST = 30, 600
 # Everything, as docs/scale.md has it.
-COMMON = ["--metric.profile=full", "--collector.perf", "--log.level=error", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1"]
+COMMON = ["--metric.profile=full", "--collector.perf", "--collector.perf.plan=full", "--log.level=error", "--scrape.min-interval=0s", "--web.scrapers=127.0.0.1"]
 # Flags by kind of node. With seed 3 at half speed each kind of job runs from the start, and no needed job ends within ten
 # minutes. With seed 1 at the other speed the job that is alone on the node (`lattice`) starts after about 15 s.
 NODES = {

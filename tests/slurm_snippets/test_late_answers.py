@@ -15,8 +15,7 @@ class LateAnswers(Snippets):
     def asks_later(self, shell, while_it_waits=lambda: None):
         """A prolog whose controller answers at the third question, and what is done before that; then the file's contents, one after
         the other, until the last request."""
-        (self.bin / "setsid").unlink(missing_ok=True)
-        (self.bin / "setsid").symlink_to(shutil.which("setsid"))
+        self.slow_setsid()
         gate, count = self.scratch / "gate", self.scratch / "count"
         gate.unlink(missing_ok=True)
         count.write_text("")

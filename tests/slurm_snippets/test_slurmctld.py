@@ -2,12 +2,11 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).resolve().parents[1] / "e2e")]
-from test_snippets import ROOT, Snippets  # noqa: E402
+from test_snippets import ROOT, Snippets, as_slurm  # noqa: E402
 from testbed.processes import wait_for  # noqa: E402
 
 MAIL = ROOT / "slurm/slurmctld/jobledger-mail.sh"
@@ -18,8 +17,8 @@ SUBJECT = "Slurm Job_id=42 Name=$(touch /tmp/x) `x` 'y' Ended, Run time 00:00:10
 class Slurmctld(Snippets):
     def setUp(self):
         super().setUp()
-        for tool in ("setsid", "sh"):
-            (self.bin / tool).symlink_to(shutil.which(tool))
+        self.slow_setsid()
+        (self.bin / "sh").symlink_to(shutil.which("sh"))
         self.command("logger", f'cat >>{self.scratch}/log; echo over "$@" >>{self.scratch}/log')
         # An argument in a line.
         self.record("jobledger", "echo JS1:Short")
@@ -44,7 +43,7 @@ class Slurmctld(Snippets):
     def start(self, *command, **environment):
         """Without a terminal and with pipes that the background must not hold open."""
         settings = {"JOBLEDGER_SETTINGS": str(self.settings)} | environment
-        return subprocess.run([os.fsencode(part) for part in command], env=settings, cwd="/", capture_output=True, text=True, timeout=600)
+        return as_slurm([os.fsencode(part) for part in command], env=settings, text=True, timeout=600)
 
     def test_a_mail_is_sent_in_the_background(self):
         gate = self.scratch / "gate"

@@ -4,9 +4,11 @@ Run: python3 -m unittest discover -s tests/slurm_snippets
 Needs dash, busybox and shellcheck (apt-get install dash busybox shellcheck).
 """
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -75,6 +77,17 @@ ENVIRONMENTS["25.11"] = ENVIRONMENTS["24.11"] | {"SLURM_JOB_SLUID": "sDNHM7VZHTT
 ENVIRONMENTS["26.05"] = ENVIRONMENTS["25.11"] | {"SLURM_JOB_QOS": "normal", "SLURM_JOB_EXCLUSIVE": "no"}
 
 
+def as_slurm(command, timeout, **more):
+    """Runs a script as SLURM does: it kills the process group of one that has ended (src/common/run_command.c)."""
+    with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
 class Snippets(unittest.TestCase):
     """A scratch directory with the snippet's directory, a settings file, and commands that stand in for SLURM's."""
 
@@ -127,15 +140,18 @@ class Snippets(unittest.TestCase):
         note.unlink(missing_ok=True)
         return lines
 
+    def slow_setsid(self):
+        """A setsid whose child is late."""
+        (self.bin / "setsid").unlink(missing_ok=True)
+        self.command("setsid", f'[ "$1" != --fork ] || shift; ({shutil.which("sleep")} 0.1; exec {shutil.which("setsid")} "$@") &')
+
     def run_script(self, shell, script, environment, prefix=(), limit=600):
         environment = {os.fsencode(k): os.fsencode(v) for k, v in environment.items()}
         environment[b"JOBLEDGER_SETTINGS"] = os.fsencode(self.settings)
         # SLURM's environment has no PATH, so the shell is given by its path.
         command = [shutil.which(SHELLS[shell][0]), *SHELLS[shell][1:], str(script)]
         begun = time.monotonic()
-        done = subprocess.run(
-            [*prefix, *command], env=environment, cwd="/", capture_output=True, timeout=limit, check=False, pass_fds=self.inherited
-        )
+        done = as_slurm([*prefix, *command], env=environment, timeout=limit, pass_fds=self.inherited)
         self.took = time.monotonic() - begun
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""), shell)
 

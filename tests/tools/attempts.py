@@ -12,6 +12,7 @@ the run, too.
 
 import os
 import re
+import resource
 import subprocess
 import sys
 import time
@@ -27,7 +28,8 @@ CARGO = os.environ.get("CARGO", "cargo")
 def main(arguments):
     begun = time.monotonic()
     status = run(arguments)
-    print(f"attempts: {' '.join(arguments)} took {time.monotonic() - begun:.0f} s", flush=True)
+    used = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"attempts: {' '.join(arguments)} took {time.monotonic() - begun:.0f} s and {used:.0f} s of CPU time", flush=True)
     return status
 
 

@@ -40,6 +40,8 @@ fi
 
 [ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0" >&2; exit 64; }
 "$top/tests/tools/install-packages.sh" machine
+# The toolchain is read-only there.
+! command -v rustup >/dev/null || (cd "$top" && rustup target add aarch64-unknown-linux-gnu)
 root=$(mktemp -d "${FRESH_DIRECTORY:-/var/tmp}/jobledger-fresh.XXXXXX")
 child=
 trap 'rm -rf --one-file-system "$root"' EXIT

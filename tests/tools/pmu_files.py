@@ -25,7 +25,7 @@ ARM_FORMAT = {"event": "config:0-15", "long": "config1:0", "rdpmc": "config1:1"}
 ARM_EVENTS = {"br_mis_pred": 0x10, "br_mis_pred_retired": 0x22, "br_retired": 0x21, "cpu_cycles": 0x11, "inst_retired": 0x08,
               "l1d_cache": 0x04, "l1d_cache_refill": 0x03, "l1d_cache_wb": 0x15, "l2d_cache": 0x16, "l2d_cache_refill": 0x17,
               "l2d_cache_wb": 0x18, "ll_cache_miss_rd": 0x37, "ll_cache_rd": 0x36, "mem_access": 0x13, "stall_backend": 0x24,
-              "stall_frontend": 0x23}
+              "stall_frontend": 0x23, "op_retired": 0x3a, "op_spec": 0x3b, "stall_slot_backend": 0x3d, "stall_slot_frontend": 0x3e}
 ARM_EVENTS = {name: "event=0x%04x" % code for name, code in ARM_EVENTS.items()}
 
 XEON_E5_2690V4 = Cpu("GenuineIntel", 6, 79, "Intel(R) Xeon(R) CPU E5-2690 v4 @ 2.60GHz", 1, 2600.000, 35840)
@@ -91,7 +91,8 @@ def icelake():
 
 
 def sapphirerapids():
-    return Small(4, XEON_8480, control="off", watchdog=0).pmu("cpu", 4, SKYLAKE_FORMAT, INTEL_EVENTS | PEBS_EVENTS | TOPDOWN_EVENTS)
+    events = INTEL_EVENTS | PEBS_EVENTS | TOPDOWN_EVENTS | {"topdown-mem-bound": "event=0x00,umask=0x87"}
+    return Small(4, XEON_8480, control="off", watchdog=0).pmu("cpu", 4, SKYLAKE_FORMAT, events)
 
 
 def genoa():

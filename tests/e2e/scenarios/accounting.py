@@ -82,7 +82,7 @@ def _check_job(kind, reported, row):
     expect(elapsed <= int(row["elapsedraw"]) + 20, f"{kind}: {elapsed} s, {row['elapsedraw']} s by sacct")
 
 
-def _check_seff(seff, reported, row, tasks):
+def _check_seff(seff, reported, row, of_job, tasks):
     """The words and formulas of seff, from sacct's numbers. It has no CPU time of slurmstepd."""
     lines = dict(line.split(": ", 1) for line in seff.splitlines())
     equal("seff: job, state", (lines["Job ID"], lines["State"]), (row["jobid"], "COMPLETED (exit code 0)"))
@@ -92,8 +92,14 @@ def _check_seff(seff, reported, row, tasks):
     printed = float(lines["CPU Efficiency"].split("%")[0])
     close("seff: efficiency", printed, 100 * used / held, 0.011)
     of_tasks, elapsed = sum(tasks.values()), int(row["elapsedraw"])
-    expect(of_tasks < used < of_tasks + 20, f"{used} CPU seconds, {of_tasks} of tasks")
+    close("CPU seconds, and of the job's cgroup", used, of_job, 0.01)
+    expect(of_tasks < used, f"{used} CPU seconds, {of_tasks} of tasks")
     close("CPU time held, and by sacct", held, elapsed * int(row["alloccpus"]), 20 * int(row["alloccpus"]))
+
+
+def _job(server, jobid):
+    """CPU seconds of the job, user and system."""
+    return server.value(f'sum(max_over_time(jobledger_job_cpu_seconds_total{{jobid="{jobid}"}}[1h]))')
 
 
 def _tasks(server, jobid):
@@ -171,7 +177,7 @@ def _check_all(context, server, database, names):
         more, accuracy = used - tasks[step], 0.01 * used + 0.05
         # sacct has what slurmstepd gets from wait3(2) (mgr.c): from the fork on, before the task enters its cgroup.
         expect(-accuracy <= more <= _FORKED + accuracy, f"step {step}: {tasks[step]} CPU seconds of tasks, {used} by sacct")
-    _check_seff(report(steps, "--format=seff").out, report(steps, "--format=json").json(), row(steps), tasks)
+    _check_seff(report(steps, "--format=seff").out, report(steps, "--format=json").json(), row(steps), _job(server, steps), tasks)
 
     _check_coordinators(database, context.bed.users[0].name)
     log = "journalctl --no-pager --output=cat -t jobledger-admincomment"

@@ -49,23 +49,26 @@ def _check_mode(metrics, jobid, mode, reason=None):
     equal(f"job {jobid}: how it is counted", modes, [(mode, reason)])
 
 
-def _v2_only(bed):
-    return _unable(bed) or (None if bed.cgroup == "v2" else "SLURM makes no cgroup for perf on v1")
-
-
-@scenario(beds.ONCE, unable=_v2_only)
+@scenario(beds.EACH_KERNEL, unable=_unable)
 def counters(context):
-    """Two jobs on one node have the counts that the kernel reports for their processes, and all counters are closed after them."""
+    """Two jobs on one node have the counts that the kernel reports for their processes, and nothing is opened for them: counters are divided in BPF."""
     bed, slurm = context.bed, context.slurm
     with _counted(context, "--jobs.retention=1h"):
+        def of_cpus(metrics):
+            equal("how", [labels["method"] for labels, _ in metrics.select("jobledger_node_counters_method_info")], ["bpf"])
+            return metrics.value("jobledger_exporter_counters_descriptors")
+
+        opened = of_cpus(context.eventually(of_cpus))
+        expect(opened > 0, "no counter is open")
         # Each job also has a slurmstepd and a shell, which are counted, too.
         work = {"sleeps": (1500, 100), "pages": (200, 15000)}
         requests = [(user, _WORK.format(sleeps=sleeps, pages=pages), ("--mem=300", "-n1"))
                     for user, sleeps, pages in zip(bed.users, work["sleeps"], work["pages"], strict=True)]
         jobids = slurm.submit_all(requests)
         slurm.wait_over(jobids)
-        metrics = context.eventually(
-            lambda metrics: equal("open counters", metrics.value("jobledger_exporter_counters_descriptors"), 0))
+        metrics = context.eventually(lambda metrics: [
+            expect(metrics.value("jobledger_job_end_time_seconds", jobid=jobid), f"job {jobid} has not ended") for jobid in jobids])
+        equal("open counters", of_cpus(metrics), opened)
         for jobid in jobids:
             switches, faults = (int(word) for word in bed.run(f"cat {_HERE}/{jobid}").split())
             counted = metrics.value("jobledger_job_context_switches_total", jobid=jobid)
@@ -81,11 +84,11 @@ def counters(context):
         expect("virtual machine" in absent["reason"], f"why there are none: {absent}")
 
 
-@scenario(beds.ONCE, unable=_v2_only)
+@scenario(beds.ONCE, unable=_unable)
 def counters_cpus(context):
-    """A job is counted on its own CPUs. CPUs that it gets later are counted from then on, and no count is lost."""
+    """With counters of each cgroup a job is counted on its own CPUs. CPUs that it gets later are counted from then on, and no count is lost."""
     bed, slurm = context.bed, context.slurm
-    with _counted(context):
+    with _counted(context, "--collector.perf.method=cgroup"):
         jobid = slurm.submit(bed.users[0], _LONG, "--mem=100", "-n1")
         slurm.wait_running(1)
 
@@ -118,9 +121,9 @@ def counters_cpus(context):
 
 @scenario(beds.V1, unable=lambda bed: _unable(bed) or (None if bed.cgroup == "v1" else "v2 has a cgroup for perf of each job"))
 def counters_of_cpus(context):
-    """v1: jobs with exclusive CPUs are counted on these CPUs. A job that shares a CPU is not counted, with the reason."""
+    """v1, where counters are not divided: jobs with exclusive CPUs are counted on these CPUs. A job that shares a CPU is not counted, with the reason."""
     bed, slurm = context.bed, context.slurm
-    with _counted(context):
+    with _counted(context, "--collector.perf.method=cgroup"):
         jobids = [slurm.submit(user, _LONG, "--mem=100", "-n1") for user in bed.users]
         slurm.wait_running(2)
 

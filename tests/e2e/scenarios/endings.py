@@ -7,12 +7,12 @@ from testbed.processes import wait_for
 from .identity import installed_snippets
 
 _KINDS = {
-    # body of the script, options, exit code, signal, and of the steps
+    # body of the script, options, exit code, signal, and of the steps. srun returns before slurmctld knows how the step ended.
     "success": ("exit 0", ["--time=5"], 0, None, 0, None),
     "exit 3": ("exit 3", ["--time=2-00:00:00"], 3, None, 0, None),
     "kill -9": ("kill -9 $$", ["--time=UNLIMITED"], None, 9, 0, None),
-    "a step that fails": ("srun --mem=20 sh -c 'exit 5'; exit 0", [], 0, None, 5, None),
-    "a step that is killed": ("srun --mem=20 sh -c 'kill -11 $$'; exit 0", [], 0, None, None, 11),
+    "a step that fails": ("srun --mem=20 sh -c 'exit 5'; sleep 1; exit 0", [], 0, None, 5, None),
+    "a step that is killed": ("srun --mem=20 sh -c 'kill -11 $$'; sleep 1; exit 0", [], 0, None, None, 11),
     "out of memory": ("head -c 300m /dev/zero | tail; exit 0", [], None, 125, None, None),
     "time limit": ("sleep 600", ["--time=1"], 0, None, 0, None),
     "cancelled": ("sleep 600", ["--time=10"], 0, None, 0, None),

@@ -29,3 +29,5 @@ ONCE = ("vm-22.05-v2",)
 # What is the same in all supported versions of SLURM, but would first change in a new one.
 NEWEST = ("vm-24.11-v2",)
 V1 = ("vm-22.05-v1",)
+# What depends on the kernel: Debian 12's with each version of cgroups, and Debian 13's.
+EACH_KERNEL = (*EACH_CONTROLLER, *NEWEST)

@@ -1,6 +1,8 @@
 """Packages of other Debian suites, from the archive of the machine's apt."""
 
 import pathlib
+import re
+import shutil
 import subprocess
 
 from .processes import Failure
@@ -20,21 +22,48 @@ def mirror():
     raise Failure("apt knows no Debian archive (apt-get update may be due)")
 
 
-def download(package, suite, into):
+class Archive:
+    """Packages of a suite of the machine's archive, for an architecture; what apt knows of it is below the directory `work`."""
+
+    def __init__(self, suite, work, architecture=None):
+        self._work = pathlib.Path(work)
+        for directory in ("state/lists/partial", "cache/archives/partial", "etc"):
+            (self._work / directory).mkdir(parents=True)
+        (self._work / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {mirror()} {suite} main\n")
+        (self._work / "state/status").touch()
+        named = (f"Dir::Etc::sourcelist={self._work}/sources.list", "Dir::Etc::sourceparts=-", f"Dir::State={self._work}/state",
+                 f"Dir::State::status={self._work}/state/status", f"Dir::Cache={self._work}/cache", "APT::Sandbox::User=root",
+                 "Acquire::Languages=none",
+                 # sid's Release expires within hours and a mirror may be behind; signatures are still checked.
+                 "Acquire::Check-Valid-Until=false",
+                 *([f"APT::Architecture={architecture}", f"APT::Architectures={architecture}"] if architecture else []))
+        self._options = [word for option in named for word in ("-o", option)]
+        subprocess.run(["apt-get", "-q", *self._options, "update"], stdout=subprocess.DEVNULL, check=True)
+
+    def depends(self, package, pattern):
+        """The dependencies of a package whose names match."""
+        return depends(package, pattern, self._options)
+
+    def unpack(self, package, into):
+        """Unpacks one package below the directory `into`, without its dependencies."""
+        subprocess.run(["apt-get", "-q", *self._options, "download", package], cwd=self._work, stdout=subprocess.DEVNULL, check=True)
+        _unpack_only(self._work, into)
+
+
+def depends(package, pattern, options=()):
+    """The dependencies of a package of the machine's own suite whose names match."""
+    lines = subprocess.run(["apt-cache", *options, "depends", package], stdout=subprocess.PIPE, text=True, check=True).stdout
+    names = re.findall(rf"Depends: ({pattern})$", lines, re.MULTILINE)
+    if not names:
+        raise Failure(f"apt knows no {package} (apt-get update may be due)")
+    return names
+
+
+def download(package, suite, into, architecture=None):
     """Unpacks one package of `suite` below the directory `into`, without its dependencies."""
     work = pathlib.Path(into) / "download"
-    for directory in ("state/lists/partial", "cache/archives/partial", "etc"):
-        (work / directory).mkdir(parents=True)
-    (work / "sources.list").write_text(f"deb [signed-by={_KEYRING}] {mirror()} {suite} main\n")
-    (work / "state/status").touch()
-    apt = ["apt-get", "-q", "-o", f"Dir::Etc::sourcelist={work}/sources.list", "-o", "Dir::Etc::sourceparts=-",
-           "-o", f"Dir::State={work}/state", "-o", f"Dir::State::status={work}/state/status",
-           "-o", f"Dir::Cache={work}/cache", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none",
-           # sid's Release expires within hours and a mirror may be behind; signatures are still checked.
-           "-o", "Acquire::Check-Valid-Until=false"]
-    subprocess.run([*apt, "update"], stdout=subprocess.DEVNULL, check=True)
-    subprocess.run([*apt, "download", package], cwd=work, stdout=subprocess.DEVNULL, check=True)
-    unpack(work, into)
+    Archive(suite, work, architecture).unpack(package, into)
+    shutil.rmtree(work)
 
 
 def download_own(package, into):
@@ -43,11 +72,12 @@ def download_own(package, into):
     work.mkdir()
     subprocess.run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package],
                    cwd=work, stdout=subprocess.DEVNULL, check=True)
-    unpack(work, into)
+    _unpack_only(work, into)
+    work.rmdir()
 
 
-def unpack(work, into):
-    """Unpacks the only package in `work` and removes `work`."""
+def _unpack_only(work, into):
+    """Unpacks the only package in `work` and removes it."""
     (archive,) = work.glob("*.deb")
     subprocess.run(["dpkg", "-x", str(archive), str(into)], check=True)
-    subprocess.run(["rm", "-rf", str(work)], check=True)
+    archive.unlink()

@@ -1,12 +1,10 @@
 """The kernel of the virtual machines, with the modules for the boot and for scenarios."""
 
 import pathlib
-import re
 import shutil
 import subprocess
 
 from . import cache, debian, packages
-from .processes import Failure
 
 _HERE = pathlib.Path(__file__).parent
 _INIT = _HERE / "initramfs/init"
@@ -21,18 +19,9 @@ _ON_REQUEST = ["ib_core", "ib_uverbs", "rdma_rxe", "crc32_generic", "veth", "nfs
 def kernel():
     """The directory with `vmlinuz`, `initrd` and `modules.tar` (a lib/modules for a root disk)."""
     packages.check("machine")
-    (image,) = _depends("linux-image-amd64", r"linux-image-\S+")
+    (image,) = debian.depends("linux-image-amd64", r"linux-image-\S+")
     digest = cache.key(_HERE / "kernel.py", _INIT, _OWN_MODULES, image)
     return cache.built("kernel", digest, lambda into: _build(image, into))
-
-
-def _depends(package, pattern):
-    """The dependencies of a package whose names match."""
-    lines = subprocess.run(["apt-cache", "depends", package], stdout=subprocess.PIPE, text=True, check=True).stdout
-    names = re.findall(rf"Depends: ({pattern})$", lines, re.MULTILINE)
-    if not names:
-        raise Failure(f"apt knows no {package} (apt-get update may be due)")
-    return names
 
 
 def _build(image, into):
@@ -51,7 +40,7 @@ def _build(image, into):
 
 def _build_own_modules(headers, version, into):
     """Adds the modules of kmod/ to the kernel's own."""
-    for package in (headers, *_depends(headers, r"linux-(?:headers|kbuild)-\S+")):
+    for package in (headers, *debian.depends(headers, r"linux-(?:headers|kbuild)-\S+")):
         debian.download_own(package, into)
     tree, build = into / "usr/src" / headers, into / "usr/kmod"
     makefile = tree / "Makefile"

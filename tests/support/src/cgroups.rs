@@ -351,6 +351,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+    #[cfg(feature = "oracle")]
     use crate::oracle;
 
     #[test]
@@ -389,6 +390,7 @@ mod tests {
         assert!(!left.exists() && kept);
     }
 
+    #[cfg(feature = "oracle")]
     #[test]
     fn the_oracle_reads_the_cpu_time_of_a_process() {
         if skip_without_groups() {

@@ -39,5 +39,5 @@ pub mod strace;
 pub mod tools;
 pub mod wait;
 
-pub use skip::{skip, skip_without_root};
+pub use skip::{kernel_types, skip, skip_without_root};
 pub use wait::{eventually, in_time};

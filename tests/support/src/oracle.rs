@@ -4,10 +4,10 @@
 
 use std::path::Path;
 
-use cgroups_rs::fs::cpu::CpuController;
-use cgroups_rs::fs::cpuacct::CpuAcctController;
-use cgroups_rs::fs::memory::MemController;
-use cgroups_rs::fs::pid::PidController;
+use cgroups_rs::cpu::CpuController;
+use cgroups_rs::cpuacct::CpuAcctController;
+use cgroups_rs::memory::MemController;
+use cgroups_rs::pid::PidController;
 
 /// CPU time in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,32 +38,35 @@ pub struct Reading {
 /// Reads a v2 group.
 #[must_use]
 pub fn v2(group: &Path) -> Reading {
-    let new = || (group.to_path_buf(), group.to_path_buf());
-    let ((cpu, cpu_root), (mem, mem_root), (pid, pid_root)) = (new(), new(), new());
-    let stat = CpuController::new(cpu, cpu_root, true).cpu().stat;
+    let stat = CpuController::new(group.to_path_buf(), true).cpu().stat;
     let key = |key: &str| {
         let line = stat.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(' '));
         line.and_then(|v| v.parse().ok()).unwrap_or_default()
     };
-    let memory = MemController::new(mem, mem_root, true).memory_stat();
-    Reading {
+    let mut reading = Reading {
         cpu: Cpu {
             usage_usec: key("usage_usec"),
             user_usec: key("user_usec"),
             system_usec: key("system_usec"),
         },
-        memory_used: memory.usage_in_bytes,
-        memory_peak: memory.max_usage_in_bytes,
-        memory_limit: u64::try_from(memory.limit_in_bytes).ok(),
-        anon: memory.stat.raw.get("anon").copied().unwrap_or_default(),
-        pids: PidController::new(pid, pid_root, true).get_pid_current().unwrap_or_default(),
+        pids: PidController::new(group.to_path_buf(), true).get_pid_current().unwrap_or_default(),
+        ..Reading::default()
+    };
+    // Without the controller the library panics.
+    if group.join("memory.high").exists() {
+        let memory = MemController::new(group.to_path_buf(), true).memory_stat();
+        reading.memory_used = memory.usage_in_bytes;
+        reading.memory_peak = memory.max_usage_in_bytes;
+        reading.memory_limit = u64::try_from(memory.limit_in_bytes).ok();
+        reading.anon = memory.stat.raw.get("anon").copied().unwrap_or_default();
     }
+    reading
 }
 
 /// Reads a v1 group from the directories it has in its hierarchies.
 #[must_use]
 pub fn v1(cpuacct: &Path, memory: Option<&Path>, pids: Option<&Path>) -> Reading {
-    let acct = CpuAcctController::new(cpuacct.to_path_buf(), cpuacct.to_path_buf()).cpuacct();
+    let acct = CpuAcctController::new(cpuacct.to_path_buf()).cpuacct();
     let mut reading = Reading {
         cpu: Cpu {
             usage_usec: acct.usage / 1000,
@@ -73,7 +76,7 @@ pub fn v1(cpuacct: &Path, memory: Option<&Path>, pids: Option<&Path>) -> Reading
         ..Reading::default()
     };
     if let Some(dir) = memory {
-        let memory = MemController::new(dir.to_path_buf(), dir.to_path_buf(), false).memory_stat();
+        let memory = MemController::new(dir.to_path_buf(), false).memory_stat();
         reading.memory_used = memory.usage_in_bytes;
         reading.memory_peak = memory.max_usage_in_bytes;
         let unlimited = i64::MAX / 4096 * 4096;
@@ -82,7 +85,7 @@ pub fn v1(cpuacct: &Path, memory: Option<&Path>, pids: Option<&Path>) -> Reading
         reading.anon = memory.stat.total_rss;
     }
     if let Some(dir) = pids {
-        let controller = PidController::new(dir.to_path_buf(), dir.to_path_buf(), false);
+        let controller = PidController::new(dir.to_path_buf(), false);
         reading.pids = controller.get_pid_current().unwrap_or_default();
     }
     reading

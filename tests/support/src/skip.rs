@@ -36,6 +36,16 @@ pub fn skip_without_root(why: &str) -> bool {
     !able
 }
 
+/// What this kernel says of its own types (BTF); `None`, and said, where it says nothing: such a test has to return.
+#[must_use]
+pub fn kernel_types() -> Option<Vec<u8>> {
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").ok();
+    if types.is_none() {
+        skip("btf", "a kernel with CONFIG_DEBUG_INFO_BTF has it");
+    }
+    types
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

@@ -72,7 +72,11 @@ pub fn for_everybody(program: &Path) -> PathBuf {
     copy
 }
 
+/// The directory that `JOBLEDGER_TEST_TOOLS` names, for machines without cargo, or where cargo builds them.
 fn build() -> PathBuf {
+    if let Some(there) = std::env::var_os("JOBLEDGER_TEST_TOOLS") {
+        return there.into();
+    }
     let test = std::env::current_exe().expect("the path of the test program");
     // target/PROFILE/deps/TEST
     let dir = test.ancestors().nth(2).expect("a test program lies in deps/").to_path_buf();
