@@ -12,7 +12,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm after-unit e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh test-release tested-programs demo-fresh
+.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm unit-alone pmu-idle after-unit e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build pmu bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh test-release tested-programs demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -33,13 +33,14 @@ demo: install-demo-packages build-cli $(if $(findstring --simulated,$(DEMO)),bui
 	python3 demo/run.py $(DEMO)
 
 demo-node: build-demo ## the exporter alone over a simulated node, http://127.0.0.1:9810
-	$(SIMULATED) --collector.perf --web.listen-address=127.0.0.1:9810
+	$(SIMULATED) --collector.perf --collector.perf.plan=full --web.listen-address=127.0.0.1:9810
 
 check: build ## what works on this node, and what would change it
 	$(EXPORTER) --check
 
 # What compiles much is built while the tests of `unit` wait for their clocks, and rules-live and report-live wait for their own beside them.
 test: BESIDE = deny fuzz-build rules-live report-live
+test: IDLE = pmu-idle
 test: install-test-packages lint-code unit after-unit e2e ## everything CI runs; as root, installs Debian packages by name
 
 test-fresh: ## `make test` in a bare Debian 12 with an empty cache, as on a new machine; as root
@@ -75,8 +76,15 @@ unit:
 	$(CARGO) test $(TESTED) --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
 	$(MAKE) -j 3 --output-sync=target unit-rust unit-python unit-helm $(BESIDE)
+	$(MAKE) -j 2 --output-sync=target unit-alone $(IDLE)
+
+unit-alone:
 	RUST_TEST_THREADS=6 $(ATTEMPTS) rust $(TESTED) --bin jobledger-demo --test simulated_node
 	$(ATTEMPTS) python tests/helm 'alone_*.py'
+
+# In the CPU time that tests of `unit-alone` leave, so that they are not disturbed.
+pmu-idle:
+	chrt --idle 0 $(MAKE) pmu
 
 # The first of them waits most of its time.
 after-unit: tested-programs
@@ -103,9 +111,13 @@ unit-python:
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
 	$(ATTEMPTS) python tests/grafana 'test_*numbers.py'
 
+# Once with the vectors of SVE and once without SVE.
 # Takes the place of those of Rust when they are over.
 unit-helm: unit-rust
 	$(ATTEMPTS) python tests/helm
+
+pmu: ## counters of jobs on an emulated ARM machine with a hardware PMU (PMU=NAME for tests of that name)
+	tests/pmu/run.py $(PMU)
 
 fuzz: ## every fuzz target for a few seconds (FUZZ_SECONDS)
 	exporter/fuzz/run.sh $(or $(FUZZ_SECONDS),3)
@@ -156,7 +168,7 @@ e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move:
 e2e-packages: build ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-22.05-v2 package package_drop_ins package_dead_server
 
-bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, network, counters, job-runs profiles or gpu for a part
+bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, network, counters, hand-over, job-runs, profiles or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
 bench-formats: ## what each format of the page costs for a sample
