@@ -18,8 +18,8 @@ use ledger::{Ledger, SEPARATOR, Saved};
 use parking_lot::Mutex;
 use places::Places;
 use rows::{
-    CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU, HELD_ROW, MICRO,
-    ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
+    CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU, HELD_NODE, HELD_ROW,
+    MICRO, ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
 };
 use slurm_jobs::table::JobLabel;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot, Users};
@@ -192,18 +192,20 @@ impl Owners {
 
     fn emit(&self, ledger: &Ledger, snapshot: &NodeSnapshot, out: &mut Section) {
         out.expect(FAMILIES);
-        let mut co2 = 0_u128;
+        let (mut co2, mut held) = (0_u128, 0_u128);
         for owner in ledger.owners() {
             let labels = || self.names.iter().copied().zip(owner.labels.iter().map(String::as_str));
             let mut latest = None;
             for total in owner.totals() {
                 let Some(row) = ROWS.get(total.row) else { continue };
                 let shown = row.shown(total.amount);
-                if total.row == CO2_ROW {
-                    co2 = co2.saturating_add(shown);
-                    if self.co2.is_none() {
-                        continue;
-                    }
+                match total.row {
+                    CO2_ROW => co2 = co2.saturating_add(shown),
+                    HELD_ROW => held = held.saturating_add(shown),
+                    _ => {}
+                }
+                if total.row == CO2_ROW && self.co2.is_none() {
+                    continue;
                 }
                 // Most of them began together.
                 let subject = match latest {
@@ -216,8 +218,12 @@ impl Owners {
                 out.push(row.owners, subject, own, row.value(shown));
             }
         }
+        let node = out.node_since(Some(snapshot.following_since));
+        if let Some(row) = ROWS.get(HELD_ROW) {
+            out.push(&HELD_NODE, node, &[], row.value(held));
+        }
         if let Some(row) = ROWS.get(CO2_ROW).filter(|_| self.co2.is_some()) {
-            let (rest, node) = (row.shown(ledger.rest()), out.node_since(Some(snapshot.following_since)));
+            let rest = row.shown(ledger.rest());
             out.push(&CO2_NODE, node, &[], row.value(co2.saturating_add(rest)));
             out.push(&CO2_UNATTRIBUTED, node, &[], row.value(rest));
         }

@@ -20,6 +20,9 @@ pub(super) static HELD: Family = Family::counter("jobledger_owner_allocated_cpu_
     .profile(Profile::Lean)
     .labels(LABELS)
     .help("CPUs that the owner's jobs might use times their time on this node");
+pub(super) static HELD_NODE: Family = Family::counter("jobledger_node_allocated_cpu_seconds_total")
+    .profile(Profile::Lean)
+    .help("CPUs that jobs might use times their time on this node: the sum over owners");
 pub(super) static UNUSED: Family =
     Family::counter("jobledger_owner_unused_cpu_seconds_total").profile(Profile::Lean).labels(LABELS).help(
         "CPU time that the owner's jobs had and did not use: the most by which \
@@ -140,9 +143,10 @@ pub(super) static ROWS: [Row; 11] = [
 pub(super) static UNATTRIBUTED_ENERGY: [fn() -> &'static Family; 2] =
     [|| &UNATTRIBUTED, || &Quantity::ENERGY.counter.unattributed];
 
-pub(super) static FAMILIES: [&Family; 12] = [
+pub(super) static FAMILIES: [&Family; 13] = [
     &CPU,
     &HELD,
+    &HELD_NODE,
     &UNUSED,
     &GPU_HELD,
     &GPU_BUSY,
