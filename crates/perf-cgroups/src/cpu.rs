@@ -7,6 +7,8 @@ use bpf::{BpfError, PerfEvents, Program, Table};
 use perf_events::{On, OpenError, disable, open_group};
 
 use crate::hierarchy::Hierarchy;
+#[cfg(test)]
+use crate::layout::state;
 use crate::layout::{Layout, SharedGroup};
 use crate::program::{FollowedMaps, Maps, Order, When, answer, followed, levels, place, write};
 use crate::unavailable::Unavailable;
@@ -270,10 +272,23 @@ impl Cpu {
         groups.iter().map(|events| read(events.as_ref().unwrap())).collect()
     }
 
-    /// What belongs to no cgroup, as it is in the kernel's table.
-    pub(crate) fn rest(&self, tables: &Tables) -> Vec<u64> {
+    /// Its state, as it is in the kernel's table.
+    pub(crate) fn kept(&self, tables: &Tables) -> Vec<u64> {
         let mut state = Vec::new();
         tables.states.get_at(self.number, &mut state).unwrap();
+        state
+    }
+
+    /// Has it take another task than the current one for the one that runs.
+    pub(crate) fn mistake(&self, tables: &Tables) {
+        let mut state = self.kept(tables);
+        state[state::TASK] = u64::from(u32::MAX);
+        tables.states.put_at(self.number, &state).unwrap();
+    }
+
+    /// What belongs to no cgroup.
+    pub(crate) fn rest(&self, tables: &Tables) -> Vec<u64> {
+        let state = self.kept(tables);
         let begin = tables.layout.rest();
         state[begin..begin + tables.layout.words].to_vec()
     }

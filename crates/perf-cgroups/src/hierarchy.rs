@@ -10,6 +10,8 @@ use crate::unavailable::Unavailable;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hierarchy {
     pub(crate) unified: bool,
+    /// Of a task, as `cgroups`.
+    pub(crate) pid: i16,
     pub(crate) cgroups: i16,
     pub(crate) state: i16,
     pub(crate) parent: i16,
@@ -54,6 +56,7 @@ impl Hierarchy {
         let inode = if types.offset("kernfs_node_id", "ino").is_some() { Width::Word } else { Width::Double };
         Some(Self {
             unified: controller.is_none(),
+            pid: offset("task_struct", "pid")?,
             cgroups: offset("task_struct", "cgroups")?,
             state,
             parent: offset("cgroup_subsys_state", "parent")?,
@@ -75,7 +78,7 @@ mod tests {
 
     fn kernel() -> Writer {
         let mut types = Writer::default();
-        types.structure("task_struct", &[("pid", 0, 32), ("cgroups", 0, 0x4d8 * 8)]);
+        types.structure("task_struct", &[("pid", 0, 0x4d0 * 8), ("cgroups", 0, 0x4d8 * 8)]);
         types.structure("css_set", &[("subsys", 0, 0), ("dfl_cgrp", 0, 0x80 * 8)]);
         types.structure("cgroup_subsys_state", &[("cgroup", 0, 0), ("parent", 0, 0xa8 * 8)]);
         types.structure("cgroup", &[("self", 3, 0), ("level", 0, 0xe8 * 8), ("kn", 0, 0x100 * 8)]);
@@ -90,6 +93,7 @@ mod tests {
         let there = |types: &Writer| Hierarchy::v1(&types.bytes(), "freezer");
         let expected = Hierarchy {
             unified: false,
+            pid: 0x4d0,
             cgroups: 0x4d8,
             state: 48,
             parent: 0xa8,

@@ -24,8 +24,12 @@ pub(crate) mod state {
     pub(crate) const READY: usize = 0;
     /// How often an event could not be read.
     pub(crate) const UNREAD: usize = 1;
+    /// The task to which the CPU switched last, by its pid.
+    pub(crate) const TASK: usize = 2;
+    /// Intervals in which another task than that came to run: the program saw no switch to it.
+    pub(crate) const UNSEEN: usize = 3;
     /// How many these are.
-    pub(crate) const WORDS: usize = 2;
+    pub(crate) const WORDS: usize = 4;
 }
 
 /// The two times of a group, which come before its counts.
@@ -120,7 +124,7 @@ mod tests {
         assert_eq!((layout.words, layout.events), (7, 3));
         let place = |word, event, events| Place { word, event, events };
         assert_eq!(layout.places, [place(0, 0, 2), place(4, 2, 1)]);
-        assert_eq!((layout.last(), layout.more(), layout.rest(), layout.answer()), (2, 9, 16, 23));
+        assert_eq!((layout.last(), layout.more(), layout.rest(), layout.answer()), (4, 11, 18, 25));
         assert_eq!(layout.state(), 32);
         assert_eq!(Layout::new(&[]), None);
         assert_eq!(Layout::new(&vec![group(30); 32]), None, "too many");

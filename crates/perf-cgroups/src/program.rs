@@ -106,10 +106,17 @@ mod stack {
     pub(super) const FOUND: i16 = -72;
     /// What is kept of a followed cgroup.
     pub(super) const FOLLOWED: i16 = -80;
+    /// Whether a switch was not seen.
+    pub(super) const UNSEEN: i16 = -88;
 }
 
 /// The task that is switched to, among the arguments of the tracepoint `sched_switch` (include/trace/events/sched.h).
 const NEXT: i16 = 16;
+
+/// Stands for the pid of a task to which the CPU switches and of which nothing is known. A pid has 32 bits.
+const ANY_TASK: i32 = -1;
+/// The same where the next interval is to be no cgroup's.
+const NO_TASK: i32 = -2;
 
 /// `ENOENT`, which is what the kernel answers for a place without an event.
 const NO_EVENT: i32 = -2;
@@ -202,6 +209,7 @@ pub(crate) fn write(
     }
     asm.load(DOUBLE, R1, R8, offset(state::READY)).jump_if(R1, Condition::Equal, 0, not_ready);
     asm.place(begins);
+    look_for_unseen(asm, when, hierarchy);
     if !started {
         pass_over(asm, hierarchy, done);
     }
@@ -215,10 +223,13 @@ pub(crate) fn write(
             .subtract(R1, R2)
             .store(DOUBLE, R8, offset(layout.more() + word), R1);
     }
-    let [to_rest, taken_in] = [(); 2].map(|()| asm.label());
+    let [to_rest, seen, taken_in] = [(); 3].map(|()| asm.label());
     if started {
         asm.load(DOUBLE, R1, R10, stack::ORDER).jump_if(R1, Condition::Equal, Order::Begin as i32, to_rest);
     }
+    asm.load(DOUBLE, R1, R10, stack::UNSEEN).jump_if(R1, Condition::Equal, 0, seen);
+    count(asm, state::UNSEEN);
+    asm.jump(to_rest).place(seen);
     to_cgroups(asm, hierarchy, layout, maps, to_rest);
     asm.jump(taken_in).place(to_rest);
     add_more(asm, layout, R8, layout.rest());
@@ -228,22 +239,42 @@ pub(crate) fn write(
     }
     asm.place(done).set(R0, answer::DONE).exit();
     asm.place(not_ready).set(R0, answer::NOT_READY).exit();
-    asm.place(unread)
-        .load(DOUBLE, R1, R8, offset(state::UNREAD))
-        .add(R1, 1)
-        .store(DOUBLE, R8, offset(state::UNREAD), R1)
-        .set(R0, answer::UNREAD)
-        .exit();
+    asm.place(unread);
+    count(asm, state::UNREAD);
+    // The next interval has what this one has, too.
+    asm.store_value(DOUBLE, R8, offset(state::TASK), NO_TASK).set(R0, answer::UNREAD).exit();
     assembler.finish()
 }
 
-/// Ends the program if the task in `R6`, to which the CPU switches, is in the same cgroup as the current one. Not in the root: what runs
-/// there may move itself into a job, which would be charged with all that others did there before.
+/// Adds 1 to a word of the state (in `R8`).
+fn count(asm: &mut Assembler, word: usize) {
+    asm.load(DOUBLE, R1, R8, offset(word)).add(R1, 1).store(DOUBLE, R8, offset(word), R1);
+}
+
+/// Finds out whether the current task is the one to which the CPU switched last, and at a switch takes note of the one in `R6`. Otherwise
+/// a switch was not seen, and what the CPU counted since is that of several tasks: it belongs to no cgroup. Seen in virtual
+/// machines whose kernel raises no event when certain threads leave the CPU.
+fn look_for_unseen(asm: &mut Assembler, when: When, task: &Hierarchy) {
+    let [seen, noted] = [(); 2].map(|()| asm.label());
+    asm.store_value(DOUBLE, R10, stack::UNSEEN, 0).call(Helper::CurrentTask);
+    asm.load(Width::Word, R1, R0, task.pid).load(DOUBLE, R2, R8, offset(state::TASK));
+    if when == When::Switch {
+        // Linux 5.18 has another argument there, which is the current task.
+        asm.store_value(DOUBLE, R8, offset(state::TASK), ANY_TASK).jump_if_same(R0, R6, noted);
+        asm.load(Width::Word, R3, R6, task.pid).store(DOUBLE, R8, offset(state::TASK), R3);
+    } else {
+        asm.store(DOUBLE, R8, offset(state::TASK), R1);
+    }
+    asm.place(noted).jump_if_same(R1, R2, seen).jump_if(R2, Condition::Equal, ANY_TASK, seen);
+    asm.store_value(DOUBLE, R10, stack::UNSEEN, 1).place(seen);
+}
+
+/// Ends the program if the task in `R6`, to which the CPU switches, is in the same cgroup as the current one, and all switches were seen.
+/// Not in the root: what runs there may move itself into a job, which would be charged with all that others did there before.
 fn pass_over(asm: &mut Assembler, task: &Hierarchy, done: Label) {
     let differs = asm.label();
-    asm.call(Helper::CurrentTask);
-    // Linux 5.18 has another argument there, which is the current task.
-    asm.jump_if_same(R0, R6, differs);
+    asm.load(DOUBLE, R1, R10, stack::UNSEEN).jump_if(R1, Condition::NotEqual, 0, differs);
+    asm.call(Helper::CurrentTask).jump_if_same(R0, R6, differs);
     asm.load(DOUBLE, R9, R0, task.cgroups).load(DOUBLE, R9, R9, task.state);
     asm.load(DOUBLE, R1, R9, task.parent).jump_if(R1, Condition::Equal, 0, differs);
     asm.load(DOUBLE, R6, R6, task.cgroups).load(DOUBLE, R6, R6, task.state);

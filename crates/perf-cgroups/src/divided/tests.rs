@@ -14,6 +14,7 @@ use jobledger_testkit::kernel_types;
 use parking_lot::MutexGuard;
 
 use super::*;
+use crate::layout::state;
 
 /// The kernel's own events stand for hardware's, which virtual machines have none of: cpu-clock leads page faults, and
 /// context switches are a group of their own.
@@ -109,7 +110,9 @@ impl Bench {
             groups().iter().map(open).collect()
         };
         let own = group.twin.as_ref().unwrap_or(&group.path);
-        Counted { divided: open(&self.divided, &group.path), own: open(&Kernel, own) }
+        let inner = Arc::clone(&self.divided.0);
+        let (divided, own) = (open(&self.divided, &group.path), open(&Kernel, own));
+        Counted { unseen: unseen(&inner), divided, own, inner }
     }
 }
 
@@ -126,6 +129,14 @@ type Groups = Vec<Box<dyn Counters>>;
 struct Counted {
     divided: Groups,
     own: Groups,
+    inner: Arc<Inner>,
+    /// How many intervals were of no cgroup when they were opened, because a switch was not seen.
+    unseen: u64,
+}
+
+/// How many intervals were of no cgroup so far, because a switch was not seen.
+fn unseen(inner: &Inner) -> u64 {
+    inner.cpus[0].lock().kept(&inner.tables)[state::UNSEEN]
 }
 
 fn read_all(counters: &mut Groups) -> Vec<Reading> {
@@ -143,16 +154,17 @@ impl Counted {
         read_all(&mut self.divided)
     }
 
-    /// The same, which events of its own say, too.
+    /// The same, which events of its own say, too; they may say more where a switch was not seen.
     #[track_caller]
     fn agreed(&mut self) -> Vec<Reading> {
         let least = read_all(&mut self.own);
         let divided = self.read();
         let most = read_all(&mut self.own);
+        let is_whole = unseen(&self.inner) == self.unseen;
         for ((least, divided), most) in least.iter().zip(&divided).zip(&most) {
             // A switch itself is counted here and not there.
             let slack = 300_000 + most.enabled / 100;
-            assert!(divided.enabled + slack >= least.enabled, "{divided:?} {least:?}");
+            assert!(!is_whole || divided.enabled + slack >= least.enabled, "{divided:?} {least:?}");
             assert!(divided.enabled <= most.enabled + slack, "{divided:?} {most:?}");
             assert_eq!(divided.running, divided.enabled);
         }
@@ -160,7 +172,8 @@ impl Counted {
         let [least, divided_counts, most] =
             [&least, &divided, &most].map(|readings| [readings[0].counts[1], readings[1].counts[0]]);
         for (((least, divided), most), slack) in least.into_iter().zip(divided_counts).zip(most).zip(slacks) {
-            assert!(divided <= most + slack && divided + slack >= least, "{divided} {least} {most}");
+            assert!(divided <= most + slack, "{divided} {most}");
+            assert!(!is_whole || divided + slack >= least, "{divided} {least}");
         }
         divided
     }
@@ -272,6 +285,31 @@ fn what_runs_at_the_moment_is_in_a_reading() {
             jobledger_testkit::eventually("it runs", runs);
             last = counted.agreed()[0].enabled;
         }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// Some virtual machines have threads that leave the CPU unseen.
+#[test]
+fn what_came_since_a_switch_that_was_not_seen_is_in_no_cgroup() {
+    for bench in benches() {
+        let group = bench.group("after");
+        let mut counted = bench.count(&group);
+        let mut child = start(&group, "while :; do :; done");
+        let inner = Arc::clone(&bench.divided.0);
+        let enabled = |groups: &mut Groups| read_all(groups)[0].enabled;
+        let left_out = || {
+            let (own, before, seen) =
+                (enabled(&mut counted.own), enabled(&mut counted.divided), unseen(&inner));
+            std::thread::sleep(Duration::from_millis(2));
+            inner.cpus[0].lock().mistake(&inner.tables);
+            let (after, own_after) = (enabled(&mut counted.divided), enabled(&mut counted.own));
+            assert!(unseen(&inner) > seen, "the switch was taken for one that was seen");
+            after - before < 500_000 && own_after - own > 1_500_000
+        };
+        jobledger_testkit::eventually("an interval is left out", left_out);
+        counted.agreed();
         child.kill().unwrap();
         child.wait().unwrap();
     }
