@@ -49,6 +49,7 @@ const COUNTED_IN_THE_RUN: &[&str] = &[
     "jobledger_owner_gpu_",
     "jobledger_owner_memory_allocated_byte_seconds_total",
     "jobledger_owner_unused_cpu_seconds_total",
+    "jobledger_node_allocated_cpu_seconds_total",
     "jobledger_node_energy_joules_total",
     "jobledger_node_energy_unattributed_joules_total",
 ];

@@ -83,7 +83,7 @@ fn promtool_finds_nothing_to_say() {
 
 /// What is of the run and not of the machine.
 pub(crate) fn of_the_run(name: &str) -> bool {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
         "jobledger_exporter_collector_duration_seconds",
         "jobledger_exporter_counting_start_time_seconds",
         "jobledger_exporter_scrapes_total",
@@ -93,6 +93,7 @@ pub(crate) fn of_the_run(name: &str) -> bool {
         "jobledger_job_alone_seconds_total",
         "jobledger_job_end_time_seconds",
         "jobledger_job_memory_allocated_byte_seconds_total",
+        "jobledger_node_allocated_cpu_seconds_total",
         "jobledger_owner_allocated_cpu_seconds_total",
         "jobledger_owner_memory_allocated_byte_seconds_total",
         "jobledger_owner_unused_cpu_seconds_total",

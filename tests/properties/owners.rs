@@ -352,7 +352,11 @@ impl Node {
             assert_eq!(sum(page, owners, places), jobs, "{owners}");
         }
         let held = sum(page, "jobledger_owner_allocated_cpu_seconds_total", 9);
-        assert_eq!(held, sum(page, "jobledger_node_allocated_cpu_seconds_total", 9), "CPU time that jobs had");
+        assert_eq!(
+            held,
+            sum(page, "jobledger_node_allocated_cpu_seconds_total", 9),
+            "CPU time that jobs had"
+        );
 
         let cpu = sum(page, "jobledger_owner_cpu_seconds_total", 6);
         let rest = sum(page, "jobledger_node_slurm_cpu_unattributed_seconds_total", 6);

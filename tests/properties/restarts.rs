@@ -23,9 +23,10 @@ use crate::exporter::{
 
 const COLLECTORS: [&str; 8] = ["cpu", "cpuset", "energy", "lustre", "nfs", "node_disk", "owners", "perf"];
 /// They go on while the two exporters are read one after the other.
-const MOVING: [&str; 4] = [
+const MOVING: [&str; 5] = [
     "jobledger_job_allocated_cpu_seconds_total",
     "jobledger_job_cpus_idle_seconds_total",
+    "jobledger_node_allocated_cpu_seconds_total",
     "jobledger_owner_allocated_cpu_seconds_total",
     "jobledger_owner_unused_cpu_seconds_total",
 ];

@@ -18,8 +18,8 @@ use ledger::{Ledger, SEPARATOR, Saved};
 use parking_lot::Mutex;
 use places::Places;
 use rows::{
-    CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU, HELD_NODE, HELD_ROW,
-    MICRO, ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
+    CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU, HELD_NODE,
+    HELD_ROW, MICRO, ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
 };
 use slurm_jobs::table::JobLabel;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot, Users};
