@@ -172,6 +172,7 @@ fn samples(text: &str) -> BTreeMap<String, String> {
         "jobledger_job_memory_allocated",
         "jobledger_job_alone_seconds",
         "jobledger_owner_",
+        "jobledger_node_allocated_cpu_seconds_total",
     ];
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let lines = lines.filter(|line| !changing.iter().any(|name| line.starts_with(name)));
