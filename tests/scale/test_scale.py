@@ -150,7 +150,7 @@ class Past(unittest.TestCase):
         found = windows(bed.RULES)
         self.assertEqual(DAY, found["jobledger_owner_gpu_idle_seconds_total"])
         self.assertEqual(14_400, found["jobledger_job_start_time_seconds"])
-        self.assertEqual(300, found["jobledger_job_end_time_seconds"])
+        self.assertEqual(600, found["jobledger_job_end_time_seconds"])
 
 
 @unittest.skipUnless(PROMETHEUS, "rules: needs prometheus (apt-get install prometheus)")
