@@ -258,6 +258,13 @@ history("a kill of five hours ago, and the exporter was away for two hours",
 history("a new Prometheus sees a kill of last week and an Xid of last month",
         series(node("n1", 120, began="-3000000"), job("n1", 1, 120, start="-600000"), one("jobledger_job_oom_kills_total", "3x120", **on("n1", 1)), xid("n1", 79, "1x120")),
         (1, KILLED, 0), (1, XID, 0), (30, KILLED, 0), (30, XID, 0), (90, KILLED, 0), (90, XID, 0))
+for which, before in (("v2", "0x14"), ("v1, without a counter until then", "_x15")):
+    history(f"a new Prometheus sees the first kill of a job of last week, {which}: one alert for an hour",
+            series(node("n1", 200, began="-3000000"), job("n1", 1, 200, start="-600000"), one("jobledger_job_oom_kills_total", f"{before} 1x185", **on("n1", 1))),
+            (14, KILLED, 0), (16, KILLED, 1), (27, KILLED, 1), (40, KILLED, 1), (58, KILLED, 1), (70, KILLED, 1), (110, KILLED, 0), (150, KILLED, 0))
+history("the counter of kills cannot be read for a minute: an old kill is old ten minutes and an hour later",
+        series(node("n1", 300, began="-3000000"), job("n1", 1, 300, start="-600000"), one("jobledger_job_oom_kills_total", "2x99 stale 2x200", **on("n1", 1))),
+        (90, KILLED, 0), (102, KILLED, 0), (110, KILLED, 0), (112, KILLED, 0), (160, KILLED, 0), (162, KILLED, 0), (165, KILLED, 0))
 history("kills every 20 minutes are one alert", series(node("n1", 400), job("n1", 1, 400), one("jobledger_job_oom_kills_total", " ".join(f"{at}x19" for at in range(1, 20)), **on("n1", 1))),
         (100, KILLED, 1), (300, KILLED, 1))
 history("a job is killed before it was scraped without a kill",
