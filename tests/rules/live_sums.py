@@ -64,8 +64,13 @@ def stack(*flags):
 
 def moments(prometheus):
     """When the rules of owners were evaluated for both nodes."""
-    found = [{when for when, _ in series["values"]} for series in prometheus.get("query", query="instance:jobledger_used_cores:rate2m[10m]")["result"]]
+    found = evaluations(prometheus, "instance:jobledger_used_cores:rate2m")
     return sorted(set.intersection(*found)) if len(found) == 2 else []
+
+
+def evaluations(prometheus, series):
+    """When each series of a name was recorded."""
+    return [{when for when, _ in each["values"]} for each in prometheus.get("query", query=f"{series}[10m]")["result"]]
 
 
 class Sums(unittest.TestCase):
@@ -130,7 +135,11 @@ class Sums(unittest.TestCase):
     def test_energy_of_owners_and_the_unattributed_is_the_nodes(self):
         node = "jobledger_node_energy_joules_total"
         booked = f'on (instance, domain, socket, source) jobledger_node_energy_zone_info{{standing="booked"}} offset {SETTLED}s'
-        for when in self.moments:
+        # Once the other rules have found both nodes.
+        recorded = set().union(*evaluations(self.prometheus, "owner:jobledger_owner_energy_joules:increase2m"))
+        later = sorted(when for when in recorded if self.moments[0] < when < self.moments[-1])
+        self.assertGreaterEqual(len(later), LEAST - 1)
+        for when in later:
             whole = self.same(when, " + ".join(["sum(owner:jobledger_owner_energy_joules:increase2m)", grew("jobledger_node_energy_unattributed_joules_total"),
                                                 grew("jobledger_gpu_unattributed_energy_joules_total")]),
                               f"sum(({node} offset {SETTLED}s - {node} offset {SETTLED + WINDOW}s) and {booked}) + {grew('jobledger_gpu_energy_joules_total')}")
