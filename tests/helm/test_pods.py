@@ -360,7 +360,8 @@ class Exporter(unittest.TestCase):
                 line = wait_for("its log line", lambda log=log: re.search(
                     r'"gave up capabilities","kept":"CapabilitySet\(([^"]*)\)"', log.read_text()), interval=0.1)
                 kept = set(re.findall(r"[A-Z_]{3,}", line.group(1)))
-                self.assertLessEqual(kept, wanted)
+                # It would divide counters in BPF where it may; a pod may not.
+                self.assertLessEqual(kept - {"BPF"} if name == "perf" else kept, wanted)
                 if name == "default":
                     self.assertEqual(kept, set())
 
