@@ -137,6 +137,14 @@ class Form(unittest.TestCase):
                 for window in re.findall(r"rate(\d+m)\Z", rule.record):
                     self.assertNotIn("[" + {"2m": "5m", "5m": "2m"}[window] + "]", rule.expr)
 
+    def test_rows_of_ended_jobs_have_what_was_exported_some_minutes_ago(self):
+        # They are evaluated every two minutes, and a job is exported for two minutes after its end.
+        rows = [rule for rule in self.each() if rule.record.startswith("ended:")]
+        self.assertGreater(len(rows), 15)
+        for rule in rows:
+            with self.subTest(rule=rule):
+                self.assertNotRegex(re.sub(r"last_over_time\([^()]*\[\w+\]\)", "", rule.expr), r"(?<![\w:])jobledger_job_")
+
     def test_ratios_divide_values_of_one_moment(self):
         # Groups are evaluated at different moments.
         groups = {rule.record: rule.group for rule in self.each([*RECORDING, SITE])}
@@ -189,7 +197,7 @@ class Names(unittest.TestCase):
         known = TARGET_LABELS | {"slurm_node"} | set().union(*self.families.values())
         for rules in ALL.values():
             made = known | {label for rule in rules for label in re.findall(r'label_replace|"(\w+)", "[^"]*\$1', rule.expr)}
-            made |= {label for rule in rules for label in re.findall(r'(?:^|label_replace\(\w+, )"(\w+)", "', rule.expr, re.MULTILINE)}
+            made |= {label for rule in rules for label in re.findall(r'(?:^|label_replace\([\w()\[\]]+, )"(\w+)", "', rule.expr, re.MULTILINE)}
             for rule in rules:
                 for labels in re.findall(r"\b(?:without|ignoring|on|group_left|group_right) \(([^()]*)\)", without_strings(rule.expr)):
                     for label in filter(None, re.split(r",\s*", labels)):
