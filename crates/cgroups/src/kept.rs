@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 
 /// Rounds after which a file that nobody reads any more is closed: those of an ended step.
 const IDLE_ROUNDS: u32 = 3;
+/// Readings in one round after which a file is held open: CPU time of the jobs that are there is read when another one ends.
+const OFTEN: u32 = 3;
 
 /// How many files all cgroups together may hold open.
 #[derive(Debug)]
@@ -25,8 +27,8 @@ impl DescriptorBudget {
         Arc::new(Self { most, held: AtomicUsize::new(0), round: AtomicU32::new(0) })
     }
 
-    /// Another round of readings begins. A file is held open from the second round on in which it is read, so that those of
-    /// short jobs are not.
+    /// Another round of readings begins. A file is held open from the second round on in which it is read, or when it was
+    /// read often in one, so that those of short jobs are not.
     pub fn next_round(&self) {
         self.round.fetch_add(1, Ordering::Relaxed);
     }
@@ -55,8 +57,9 @@ impl Drop for Place {
 
 #[derive(Debug)]
 struct Entry {
-    /// The latest round in which it was read.
+    /// The latest round in which it was read, and how often before this time.
     used: u32,
+    readings: u32,
     /// Shared with the reading under way: nothing is locked while the kernel is asked.
     file: Option<Arc<(File, Place)>>,
 }
@@ -119,12 +122,13 @@ impl KeptFiles {
             match files.by_path.get_mut(path) {
                 Some(entry) => {
                     let again = std::mem::replace(&mut entry.used, round) != round;
-                    if entry.file.is_some() || !again {
+                    entry.readings = entry.readings.saturating_add(1);
+                    if entry.file.is_some() || !(again || entry.readings >= OFTEN) {
                         return Ok(entry.file.clone());
                     }
                 }
                 None => {
-                    files.by_path.insert(path.into(), Entry { used: round, file: None });
+                    files.by_path.insert(path.into(), Entry { used: round, readings: 0, file: None });
                     return Ok(None);
                 }
             }
@@ -213,6 +217,19 @@ mod tests {
         assert_eq!(budget.held(), 1, "a was not read any more");
         drop(kept);
         assert_eq!(budget.held(), 0);
+    }
+
+    #[test]
+    fn a_file_that_is_read_often_in_one_round_is_held() {
+        let scratch = Scratch::new("often");
+        scratch.write("a", "1");
+        let (dir, budget) = (Dir::open(&scratch.0).unwrap(), DescriptorBudget::new(8));
+        let kept = KeptFiles::new(budget.clone());
+        for reading in 0..=OFTEN {
+            assert_eq!(budget.held(), 0, "{reading}");
+            assert_eq!(text(&kept, &dir, "a").as_deref(), Ok("1"));
+        }
+        assert_eq!(budget.held(), 1);
     }
 
     #[test]
