@@ -82,6 +82,13 @@ pub struct Stat {
     pub kind: FileType,
 }
 
+impl Stat {
+    /// Whether a directory has no subdirectory. On file systems that do not count their links this is not known, and false.
+    pub fn has_no_directory(self) -> bool {
+        self.links == 2
+    }
+}
+
 impl From<rustix::fs::Stat> for Stat {
     #[allow(clippy::useless_conversion, reason = "the number of links has 32 bits on aarch64")]
     fn from(s: rustix::fs::Stat) -> Self {

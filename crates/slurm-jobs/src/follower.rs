@@ -205,8 +205,9 @@ fn wait(table: &Table, wakeup: BorrowedFd<'_>) -> Result<(), Errno> {
     let sources = watches.iter().chain(std::iter::once(&wakeup));
     let mut fds: Vec<_> = sources.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let polled = poll(&mut fds, timeout.as_ref());
-    let mut rung = [0; 8];
-    let _ = read(wakeup, &mut rung);
+    if fds.last().is_some_and(|fd| !fd.revents().is_empty()) {
+        let _ = read(wakeup, &mut [0; 8]);
+    }
     polled.map(drop)
 }
 

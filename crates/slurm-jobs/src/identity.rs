@@ -103,8 +103,13 @@ impl Identities {
         Self { proc, boot, jobs_dir, hints, owner }
     }
 
+    /// `status` and `stat` are one record each (fs/proc/base.c `proc_single_show`). Of `cmdline` a title is enough.
     fn read_proc<'b>(&self, pid: u64, file: &str, buffer: &'b mut Buffer) -> Option<&'b [u8]> {
-        self.proc.as_ref()?.read(&format!("{pid}/{file}"), buffer).ok()
+        self.proc.as_ref()?.read_record(&format!("{pid}/{file}"), buffer).ok()
+    }
+
+    fn read_environ<'b>(&self, pid: u64, buffer: &'b mut Buffer) -> Option<&'b [u8]> {
+        self.proc.as_ref()?.read(&format!("{pid}/environ"), buffer).ok()
     }
 
     fn owner_of(&self, pid: u64, buffer: &mut Buffer) -> Option<ProcessOwner> {
@@ -275,7 +280,7 @@ impl Identities {
         }
         let uid = uid.or_else(|| metadata.as_ref().and_then(|m| m.uid));
         if let (true, None, Some((pid, _))) = (self.hints, &metadata, task) {
-            metadata = self.read_proc(pid, "environ", buffer).map(parse_hints);
+            metadata = self.read_environ(pid, buffer).map(parse_hints);
         }
         Identity { id, uid, metadata, started, steps }
     }

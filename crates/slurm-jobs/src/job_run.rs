@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use cgroups::{Cgroup, Controller, Version};
 use clocks::Boottime;
 use kernel_files::parse::flat_keyed;
-use kernel_files::{Buffer, Dir, Roots};
+use kernel_files::{Buffer, Dir, Roots, Stat};
 
 use super::due_times::DueTimes;
 use super::readers::ReadBy;
@@ -286,6 +286,11 @@ impl JobRun {
         }
     }
 
+    /// Forgets its watches, whose directories are gone.
+    pub(super) fn forget_watches(&mut self, watches: &mut Watches) {
+        self.watches.drain(..).for_each(|watch| watches.forget(watch));
+    }
+
     /// Watches the job's directory and takes in its steps. The watch comes first: a step made in between is found
     /// twice, never missed.
     pub(super) fn take_in(&mut self, roots: &Roots, watches: &mut Watches) {
@@ -322,7 +327,7 @@ impl JobRun {
         let cgroup = self.job.cgroup.clone();
         // On v1 a step has a directory in each hierarchy.
         let mut there = BTreeSet::new();
-        for dir in cgroup.dirs() {
+        for dir in cgroup.dirs().filter(|dir| !dir.stat().is_ok_and(Stat::has_no_directory)) {
             let Ok(listed) = dir.directories() else { return };
             there.extend(listed.into_iter().map(|entry| entry.name));
         }
@@ -435,7 +440,8 @@ impl JobRun {
         };
         let cgroup = self.job.cgroup.clone();
         let mut tasks = BTreeSet::new();
-        for dir in cgroup.dirs() {
+        let may_have_some = |dir: &&Dir| dir.stat_of(&path).is_ok_and(|stat| !stat.has_no_directory());
+        for dir in cgroup.dirs().filter(may_have_some) {
             // Not every hierarchy has it. A file cannot have a task's name.
             let _ = dir.for_each_below(&path, |name, _, _| {
                 tasks.extend(

@@ -52,6 +52,10 @@ pub enum Event {
     Overflow,
 }
 
+/// Bytes of events that are read at a time.
+const BUFFER: usize = 16 << 10;
+/// As many events as fill that with the longest names: NAME_MAX and a nul after 16 bytes.
+const FULL: usize = BUFFER / (16 + 256);
 /// Pause between attempts to make an instance.
 const PAUSE: Duration = Duration::from_secs(10);
 
@@ -159,13 +163,22 @@ impl Watches {
         }
     }
 
-    /// What happened since the last call, in order. Never waits.
+    /// Forgets a watch that the kernel drops with its directory.
+    pub fn forget(&mut self, watch: i32) {
+        self.targets.remove(&watch);
+    }
+
+    /// What happened until this call and since the last one, in order. Never waits.
     pub fn drain(&mut self, events: &mut Vec<Event>) {
         let Ok(inotify) = &self.inotify else { return };
-        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut buffer = [MaybeUninit::uninit(); BUFFER];
         let mut dropped = Vec::new();
         let mut reader = Reader::new(inotify, &mut buffer);
-        while let Ok(event) = reader.next() {
+        let mut taken = 0;
+        // The kernel gives all events that fit (fs/notify/inotify/inotify_user.c, `inotify_read`), and so few left room for another.
+        while taken == 0 || taken >= FULL || !reader.is_buffer_empty() {
+            let Ok(event) = reader.next() else { break };
+            taken += 1;
             let flags = event.events();
             if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 self.overflows += 1;

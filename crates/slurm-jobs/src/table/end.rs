@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cgroups::Version;
+
 use super::Table;
 use super::show::labels;
 use crate::job_run::{JobRun, RunState};
@@ -168,7 +170,12 @@ impl Table {
             self.dir_is_gone(key);
         }
         let Some(tracked) = self.runs.get_mut(&run) else { return };
-        tracked.unwatch(&mut self.watches);
+        // On v1 the other hierarchies' directories may still be there.
+        if left || tracked.job.cgroup.version() == Version::V1 {
+            tracked.unwatch(&mut self.watches);
+        } else {
+            tracked.forget_watches(&mut self.watches);
+        }
         self.attempts.clear(run);
         self.looks.clear(run);
         tracked.looks = None;

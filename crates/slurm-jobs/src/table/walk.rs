@@ -318,15 +318,13 @@ impl Table {
         let path = join(scope.path(), &dir);
         tracing::debug!(path, run = run.0, fresh, "following a job");
         let mut tracked = JobRun::new(job, scope.inode, dir, path, inode, fresh);
-        let mut has_run = fresh;
         if inode == 0 {
             self.is_gone(key, run);
         } else {
             tracked.take_in(&self.roots, &mut self.watches);
-            has_run |= tracked.has_processes(&mut self.buffer) != Some(false);
             self.by_dir.insert(key, run);
         }
-        if has_run {
+        if fresh || (inode != 0 && tracked.has_processes(&mut self.buffer) != Some(false)) {
             tracked.state = RunState::Running;
         }
         self.runs.insert(run, Box::new(tracked));
