@@ -10,8 +10,11 @@ use jobledger_testkit::crowd::Crowd;
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::http;
 use jobledger_testkit::strace::{self, Call};
+use rustix::fs::inotify::{WatchFlags, add_watch};
 use rustix::fs::{CWD, Mode, OFlags, RawDir, openat};
 use rustix::io::{pread, read};
+
+use crate::stats::cost;
 
 /// Every file that one scrape of the running binary read, each of them once, by the directory that it was opened from.
 pub(crate) struct Floor {
@@ -20,6 +23,8 @@ pub(crate) struct Floor {
     files: Vec<(usize, String, bool)>,
     /// The files that are read and not listed, held open.
     held: Vec<OwnedFd>,
+    /// What is watched.
+    watched: BTreeSet<String>,
     buffer: Vec<u8>,
     calls: String,
 }
@@ -76,8 +81,11 @@ impl Floor {
         let counts: BTreeMap<&str, usize> = strace::counts(calls);
         let failed = calls.iter().filter(|call| call.name == "openat" && call.result < 0).count();
         let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        let calls = format!("{}; {failed} of the openat failed", counts.join(", "));
-        let mut floor = Self { dirs, files, held: Vec::new(), buffer: vec![0; 1 << 16], calls };
+        let counted = format!("{}; {failed} of the openat failed", counts.join(", "));
+        let watches = calls.iter().filter(|call| call.name == "inotify_add_watch" && call.result >= 0);
+        let watched = watches.filter_map(Call::file).collect();
+        let mut floor =
+            Self { dirs, files, held: Vec::new(), watched, buffer: vec![0; 1 << 16], calls: counted };
         let read = floor.files.iter().filter(|(.., listed)| !listed);
         floor.held = read.filter_map(|(dir, name, _)| floor.open(*dir, name, OFlags::empty())).collect();
         floor
@@ -107,6 +115,16 @@ impl Floor {
                 let _ = read(&fd, &mut self.buffer);
             }
         }
+    }
+
+    /// CPU time to do that and to set each watch once, on an inotify instance that nobody reads, microseconds.
+    pub(crate) fn cost_of_following(&mut self, inotify: &OwnedFd) -> f64 {
+        cost(|| {
+            self.run();
+            for path in &self.watched {
+                let _ = add_watch(inotify, path, WatchFlags::CREATE | WatchFlags::DELETE);
+            }
+        })
     }
 
     /// The same with files that are held open. Directories are opened to be listed: the walk is to find new ones.

@@ -173,7 +173,7 @@ fn parse(line: &str) -> Option<Call> {
     let first = arguments.split(", ").next().unwrap_or_default();
     let at = first.split_once('<').and_then(|(_, at)| at.strip_suffix('>').or(at.strip_suffix(">)")));
     let path = arguments.split_once('"').and_then(|(_, path)| path.split_once('"')).map(|(path, _)| path);
-    let takes_path = name.ends_with("at") || name == "statx";
+    let takes_path = name.ends_with("at") || ["statx", "inotify_add_watch"].contains(&name);
     Some(Call {
         name: name.to_owned(),
         at: at.map(str::to_owned),
