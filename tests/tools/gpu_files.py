@@ -27,7 +27,7 @@ class Table:
 
 
 def metrics_1_3(temperatures, activity, power, joules, throttle=0):
-    """MI200: sums of activity without the time that they cover."""
+    """MI200: sums of activity without a count of cycles."""
     table = Table(120, 1, 3).put("H", 4, *temperatures).put("H", 16, *activity).put("H", 22, power)
     table.put("Q", 24, joules << 16, 86_411_000_000_000).put("H", 54, 1650, 1090, 1600)
     return table.put("H", 72, 0, 16, 160).put("I", 80, 912_345_678, 81_234_567).put("Q", 96, 8_641_100_000_000).put("Q", 112, throttle).bytes()
