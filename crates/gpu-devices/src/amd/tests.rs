@@ -256,6 +256,20 @@ fn partitions_have_their_own_nodes_time_and_processes() {
 }
 
 #[test]
+fn a_gpu_with_cpu_cores_counts_its_socket() {
+    for (name, sockets) in
+        [("energy-mi300a", true), ("gpu-mi300", false), ("gpu-mi250", false), ("v2-no-slurm", false)]
+    {
+        assert_eq!(Amd::new(&roots(&Machine::fixture(name))).counts_sockets(), sockets, "{name}");
+    }
+    let machine = Machine::fixture("energy-mi300a");
+    let sample = sample(&mut Amd::new(&roots(&machine)), Instant::now());
+    let first = unit(&sample, "a1b2c3d400000020");
+    assert_eq!(count(first, Quantity::ENERGY), Some(2_500_000_000_000));
+    assert_eq!(first.unit.pci.as_deref(), Some("0000:01:00.0"));
+}
+
+#[test]
 fn counters_that_go_back_begin_anew() {
     let machine = Machine::fixture("gpu-mi300");
     let mut amd = Amd::new(&roots(&machine));
