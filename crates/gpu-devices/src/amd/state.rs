@@ -172,7 +172,7 @@ fn reading(metrics: &GpuMetrics) -> Option<Reading> {
     let mut sums = vec![one(metrics.gfx_activity_sum), one(metrics.memory_activity_sum)];
     sums.extend(&metrics.partitions);
     // The low 32 bits of milliseconds, as those of cycles are.
-    let milliseconds = || u32::try_from(at_ns / 1_000_000 & 0xffff_ffff).ok();
+    let milliseconds = || u32::try_from((at_ns / 1_000_000) & 0xffff_ffff).ok();
     let cycles = metrics.cycles.or_else(|| metrics.gfx_activity_sum.and_then(|_| milliseconds()))?;
     Some(Reading { at_ns, cycles, sums })
 }

@@ -160,7 +160,7 @@ impl Shared {
         all.into_iter().map(move |sampler| f(&sampler))
     }
 
-    /// Tells the collector of energy not to count once more what these GPUs' energy has.
+    /// If these GPUs count whole sockets, the collector of energy leaves those to them.
     fn look_for_sockets(&self, backend: &dyn Backend) {
         if backend.counts_sockets() {
             self.energy.count_sockets();
