@@ -70,7 +70,7 @@ pub(super) struct Accounts {
     after_reading: Option<AfterReading>,
     accelerated: bool,
     /// The GPU collector has the energy of whole sockets.
-    apus: bool,
+    pub(super) apus: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
     pub(super) last_result: Option<(Instant, Result<(), SourceError>)>,

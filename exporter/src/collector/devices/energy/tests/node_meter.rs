@@ -209,12 +209,12 @@ fn sockets_that_are_gpus_are_charged_by_the_gpu_collector_alone() {
         let labels = format!("domain=\"{domain}\",socket=\"\",source=\"cray_pm_counters\"");
         assert!(text.contains(&format!("zone_info{{{labels},standing=\"contained\"")), "{text}");
         assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{{{labels}}}")), Some(joules));
-        assert!(
-            !text.contains(&format!("job_energy_joules_total{{jobid=\"7\",domain=\"{domain}\"")),
-            "{text}"
-        );
         assert!(!text.contains(&format!("unattributed_joules_total{{domain=\"{domain}\"")), "{text}");
     }
+    let charged =
+        |line: &&str| line.starts_with("jobledger_job_energy_joules_total") && !line.contains("overhead");
+    let package = "jobledger_job_energy_joules_total{jobid=\"7\",domain=\"package\",socket=\"\",method=\"with_gpu\"} 0.0";
+    assert_eq!(text.lines().filter(charged).collect::<Vec<_>>(), [package]);
     let total =
         "jobledger_node_energy_joules_total{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
     let (overhead, charged) = (value(&text, total).unwrap(), sum_of_jobs(&text) + sum_of_nobody(&text));
