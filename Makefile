@@ -168,7 +168,7 @@ e2e-26.05: build ## the same on Debian sid's SLURM and Prometheus 3, which move:
 e2e-packages: build ## the Debian package with all drop-ins and beside a dead NFS server, in a virtual machine: not in CI, it takes long
 	python3 tests/e2e/run.py --exporter $(EXPORTER) --bed vm-22.05-v2 package package_drop_ins package_dead_server
 
-bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, network, counters, hand-over, job-runs, profiles or gpu for a part
+bench: ## the cost of a scrape against the bare system calls; BENCH=real, v1, recorded, binary, meters, network, counters, hand-over, job-runs, profiles or gpu for a part
 	$(CARGO) bench --locked -p jobledger-exporter --bench scrape_cost -- $(BENCH)
 
 bench-formats: ## what each format of the page costs for a sample

@@ -39,7 +39,7 @@ def summary(board_):
              style.NEAR_LIMIT, None, 0),
             ("Load per CPU", "Mean of one minute, of threads that run, are ready or wait in the kernel.", style.COUNT, f"max({node('jobledger_node_load1')} / ({CPUS} > 0))",
              [(None, style.GOOD), (1.2, style.WARN), (2, style.BAD)], None, 2),
-            ("Power", "CPUs, memory, GPUs, and the overhead of a node with a meter of its own.", style.WATTS, f"sum({ENERGY} + {GPU_ENERGY} or {ENERGY} unless on (cluster, job, instance) {node('jobledger_gpu_info')} or {GPU_ENERGY} unless on (cluster, job, instance) {node('jobledger_node_energy_zone_info')})", None, None, 1),
+            ("Power", "CPUs, memory, GPUs, and the overhead of a node with a meter of its own.", style.WATTS, f"sum({ENERGY} + {GPU_ENERGY} or {ENERGY} unless on (cluster, job, instance) {node('jobledger_gpu_info')} or {GPU_ENERGY} unless on (cluster, job, instance) {node('jobledger_node_energy_zone_info', STANDING)})", None, None, 1),
             ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, f"count({node('jobledger_gpu_info', 'divided!=' + chr(34) + 'true' + chr(34))})", None, None, 0),
             ("GPUs held", "Part of the GPUs' time in which a job had them.", style.RATIO,
              f"clamp_min(1 - sum({rate(node('jobledger_gpu_unallocated_seconds_total'))}) / (sum({OBSERVED}) > 0), 0)", None, None, 0),

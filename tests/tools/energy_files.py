@@ -28,6 +28,12 @@ def amd(archive):
     powercap(archive, [("intel-rapl:0", "package-0", 51234567890, AMD_RANGE), ("intel-rapl:0:0", "core", 1234567890, AMD_RANGE)])
 
 
+def mi300a(archive):
+    """Packages of two sockets that are GPUs, too, and the node's own meter."""
+    powercap(archive, [("intel-rapl:%d" % s, "package-%d" % s, 51234567890 - s * 4000000007, AMD_RANGE) for s in (0, 1)])
+    counters(archive, (("power", "705 W"), ("energy", "88312402 J")))
+
+
 def hwmon(archive, number, name, sensors):
     at = "sys/class/hwmon/hwmon%d/" % number
     archive.file(at + "name", name + "\n")
@@ -43,9 +49,13 @@ def grace(archive):
 
 
 def cray(archive):
+    counters(archive, (("power", "418 W"), ("energy", "88312402 J"), ("cpu_power", "121 W"), ("cpu_energy", "21904211 J"),
+                       ("memory_power", "60 W"), ("memory_energy", "9031477 J"), ("accel0_power", "101 W"), ("accel0_energy", "18304188 J")))
+
+
+def counters(archive, measured):
     stamp = "1795161413111111 us"
-    for file, value in (("power", "418 W"), ("energy", "88312402 J"), ("cpu_power", "121 W"), ("cpu_energy", "21904211 J"),
-                        ("memory_power", "60 W"), ("memory_energy", "9031477 J"), ("accel0_power", "101 W"), ("accel0_energy", "18304188 J")):
+    for file, value in measured:
         archive.file("sys/cray/pm_counters/" + file, "%s %s\n" % (value, stamp))
     for file, value in (("freshness", "8841220"), ("generation", "22"), ("raw_scan_hz", "10"), ("startup", "1795075231000000"), ("version", "2")):
         archive.file("sys/cray/pm_counters/" + file, value + "\n")

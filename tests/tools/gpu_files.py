@@ -27,7 +27,7 @@ class Table:
 
 
 def metrics_1_3(temperatures, activity, power, joules, throttle=0):
-    """MI200: sums of activity without the time that they cover."""
+    """MI200: sums of activity without a count of cycles."""
     table = Table(120, 1, 3).put("H", 4, *temperatures).put("H", 16, *activity).put("H", 22, power)
     table.put("Q", 24, joules << 16, 86_411_000_000_000).put("H", 54, 1650, 1090, 1600)
     return table.put("H", 72, 0, 16, 160).put("I", 80, 912_345_678, 81_234_567).put("Q", 96, 8_641_100_000_000).put("Q", 112, throttle).bytes()
@@ -204,6 +204,22 @@ def mi300(a, first, second):
     kfd_process(a, whole.pid, {41000: 96 * gib})
     kfd_process(a, part.pid, {42002: 30 * gib})
     descriptor(a, part.pid, 5, "renderD134", (part.uid, part.uid), amdgpu_client("0000:9f:00.0", 12, 30 << 20))
+
+
+def mi300a(a, first, second):
+    """Two sockets with CPU cores, each a GPU; `card` of the first is the first socket's."""
+    gib = 1 << 30
+    for socket in range(2):
+        address = "%04x:01:00.0" % socket
+        _, at = card(a, socket, 128 + socket, address, "amdgpu", "0x1002", "0x74a0")
+        table = metrics_1_8(291 - socket * 170, 2_500_000 - socket * 700_000, 86_400_000, 2_160_000_000, 432_000_000, [[2_160_000_000] * 6], (500, 600))
+        files(a, at, unique_id="%016x" % (0xA1B2C3D400000020 + socket), product_name="AMD Instinct MI300A", current_compute_partition="SPX",
+              current_memory_partition="NPS1", gpu_busy_percent=25, mem_info_vram_total=128 * gib, mem_info_vram_used=(40 - 30 * socket) * gib,
+              mem_info_gtt_total=64 * gib, mem_info_gtt_used=20 << 20, gpu_metrics=table)
+        files(a, at + "/hwmon/hwmon%d" % (3 + socket), name="amdgpu", temp2_input=48000, temp2_label="junction",
+              power1_input=291_000_000 - socket * 170_000_000, power1_cap=550_000_000, power1_cap_max=550_000_000)
+        kfd(a, 2 + socket, 43000 + socket, address, 0, 128 + socket, 912)
+    kfd_process(a, processes(first)[-1].pid, {43000: 30 * gib})
 
 
 def intel(a, first, second):

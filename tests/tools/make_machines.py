@@ -17,7 +17,7 @@ from build import MIB, SEC, Build
 from cgroup_files import V1, Group, Usage
 from file_systems import disks, lustre, nfs, nfs_mount
 from interconnect import BNXT_HW, DOWN, MLX5_HW, MLX5_ROCE, RXE_HW, cassini, counters, hca, hw, link, pci
-from node_files import EPYC_7763, XEON_6248, Node
+from node_files import EPYC_7763, MI300A, XEON_6248, Node
 from processes import title_cmdline
 
 DEBIAN_6_1 = ("6.1.0-41-amd64", "(debian-kernel@lists.debian.org) (gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0, GNU ld (GNU Binutils "
@@ -484,6 +484,15 @@ def gpu_mi250():
          "partitions of the other (QPX, 1.8). Job 701 of 1001: 96 GiB on the whole one. Job 702 of 1002: 30 GiB on partition 2.")
 def gpu_mi300():
     return with_gpus(gpu_files.mi300, {701: "GPU-a1b2c3d400000010"}, cpu=EPYC_7763)
+
+
+@machine("Two MI300A (amdgpu), made after the driver's sources: sockets with CPU cores that are GPUs, too. RAPL has their packages, Cray's\n"
+         "pm_counters the node. Job 701 of 1001 has the first socket and its GPU, job 702 CPUs of the other.")
+def energy_mi300a():
+    def lay(a, first, second):
+        energy_files.mi300a(a)
+        gpu_files.mi300a(a, first, second)
+    return with_gpus(lay, {701: "GPU-a1b2c3d400000020", 702: ""}, cpu=MI300A, sockets=2, numa=2)
 
 
 @machine("A Flex 170 (xe, renderD128) and a Max 1100 (i915, renderD129), made after the drivers' sources. Job 701 of 1001 is on the first:\n"

@@ -61,6 +61,7 @@ class Cpu:
 
 QEMU_HASWELL = Cpu("GenuineIntel", 6, 60, "Intel Core Processor (Haswell)", 1, 2596.134, 16384, X86_FLAGS + " hypervisor")
 EPYC_7763 = Cpu("AuthenticAMD", 25, 1, "AMD EPYC 7763 64-Core Processor", 1, 2450.000, 512)
+MI300A = Cpu("AuthenticAMD", 25, 144, "AMD Instinct MI300A Accelerator", 1, 3700.000, 1024)
 EPYC_VM = Cpu("AuthenticAMD", 25, 17, "AMD EPYC", 1, 2596.134, 1024, X86_FLAGS + " hypervisor")
 XEON_6248 = Cpu("GenuineIntel", 6, 85, "Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz", 7, 2500.000, 28160)
 

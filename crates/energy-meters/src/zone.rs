@@ -29,11 +29,13 @@ pub enum Domain {
     Node,
     /// What the node takes beyond its measured parts. No zone measures it.
     Overhead,
+    /// A socket with CPU cores, GPU and their memory in one package (MI300A), as amdgpu counts it. No zone measures it.
+    Apu,
 }
 
 impl Domain {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Package,
         Self::Core,
         Self::Uncore,
@@ -44,16 +46,22 @@ impl Domain {
         Self::Accelerator,
         Self::Node,
         Self::Overhead,
+        Self::Apu,
     ];
 
-    /// The domains around this one. What two domains have in common is counted once: a domain and one within it are never
-    /// added up.
+    /// The domains around this one, where a node has them. What two domains have in common is counted once: a domain and one
+    /// within it are never added up.
+    ///
+    /// That an APU counts its CPU cores and memory is amdgpu's table of its firmware, whose socket has those of CCDs, XCDs,
+    /// AIDs and HBM beside it (smu_v13_0_6_pmfw.h, `SocketEnergyAcc`).
     pub fn within(self) -> &'static [Self] {
         match self {
-            Self::Core | Self::Uncore | Self::SysIo => &[Self::Package, Self::Psys, Self::Module, Self::Node],
-            Self::Package | Self::Memory => &[Self::Psys, Self::Module, Self::Node],
-            Self::Accelerator => &[Self::Module, Self::Node],
-            Self::Psys | Self::Module | Self::Overhead => &[Self::Node],
+            Self::Core | Self::Uncore | Self::SysIo => {
+                &[Self::Package, Self::Apu, Self::Psys, Self::Module, Self::Node]
+            }
+            Self::Package | Self::Memory => &[Self::Apu, Self::Psys, Self::Module, Self::Node],
+            Self::Accelerator => &[Self::Apu, Self::Module, Self::Node],
+            Self::Apu | Self::Psys | Self::Module | Self::Overhead => &[Self::Node],
             Self::Node => &[],
         }
     }
@@ -71,6 +79,7 @@ impl Domain {
             Self::Accelerator => "accelerator",
             Self::Node => "node",
             Self::Overhead => "overhead",
+            Self::Apu => "apu",
         }
     }
 }

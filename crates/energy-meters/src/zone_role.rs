@@ -7,8 +7,8 @@ use super::{Domain, Source, Zone};
 pub enum ZoneRole {
     /// Disjoint from every other attributed zone: may be split over jobs, and all of these may be added up.
     Attributed,
-    /// Within an attributed zone or within the node's total; exported alone. Accelerators have this role: the GPU
-    /// collectors know which job has which of them, and measure them too.
+    /// Within an attributed zone, within the node's total, or within what the GPU collectors measure; exported alone.
+    /// Accelerators have this role: the GPU collectors know which job has which of them.
     Contained,
     /// Measures what another, better source measures as well.
     Duplicate,
@@ -31,13 +31,14 @@ impl ZoneRole {
     }
 }
 
-/// The standing of each zone, in their order. Depends on the set of zones only, not on their order.
+/// The standing of each zone, in their order. Depends on the set of zones only, not on their order, and on whether the sockets
+/// are APUs that the GPU collectors measure.
 ///
 /// Of several sources for one domain and socket the best is used: counters before estimates, then in the order of
 /// [`Source`]. A source of all sockets together stands back behind one of each, unless only that one counts.
-pub fn roles(zones: &[Zone]) -> Vec<ZoneRole> {
+pub fn roles(zones: &[Zone], apus: bool) -> Vec<ZoneRole> {
     let memory_inside = zones.iter().any(|zone| is_grace_socket(zone) && !outdone(zone, zones));
-    zones.iter().map(|zone| role(zone, zones, memory_inside)).collect()
+    zones.iter().map(|zone| role(zone, zones, (memory_inside, apus))).collect()
 }
 
 /// Grace's sockets are measured with their memory, and are the only ones that hwmon estimates.
@@ -60,11 +61,12 @@ fn outdone(zone: &Zone, zones: &[Zone]) -> bool {
     })
 }
 
-fn role(zone: &Zone, zones: &[Zone], memory_inside: bool) -> ZoneRole {
+fn role(zone: &Zone, zones: &[Zone], (memory_inside, apus): (bool, bool)) -> ZoneRole {
     if outdone(zone, zones) {
         return ZoneRole::Duplicate;
     }
     match zone.domain {
+        inside if apus && inside.within().contains(&Domain::Apu) => ZoneRole::Contained,
         Domain::Memory if memory_inside => ZoneRole::Contained,
         Domain::Package | Domain::Memory | Domain::Overhead => ZoneRole::Attributed,
         inside if inside.within().contains(&Domain::Package) => ZoneRole::Contained,
@@ -239,9 +241,9 @@ mod tests {
         for (machine, rows) in machines {
             let zones: Vec<_> = rows.iter().map(|(d, s, o, e, _)| zone(*d, *s, *o, *e)).collect();
             let expected: Vec<_> = rows.iter().map(|row| row.4).collect();
-            assert_eq!(roles(&zones), expected, "{machine}");
+            assert_eq!(roles(&zones, false), expected, "{machine}");
             let backwards: Vec<_> = zones.iter().rev().cloned().collect();
-            let mut found = roles(&backwards);
+            let mut found = roles(&backwards, false);
             found.reverse();
             assert_eq!(found, expected, "{machine}, backwards");
             let sources = |socket| {
@@ -262,6 +264,38 @@ mod tests {
                 sources(None).is_empty() || sources(Some(0)).is_empty(),
                 "{machine}: all or each, not both"
             );
+        }
+    }
+
+    #[test]
+    fn what_is_within_an_apu_that_the_gpu_collectors_measure_is_not_counted_once_more() {
+        use Domain::{Accelerator, Core, Memory, Node, Package};
+        use Source::{CrayPmCounters, Hsmp, PerfRapl};
+        for (zones, apart, once) in [
+            (
+                [
+                    zone(Package, 0, PerfRapl, false),
+                    zone(Core, 0, PerfRapl, false),
+                    zone(Memory, None, CrayPmCounters, false),
+                    zone(Accelerator, None, CrayPmCounters, false),
+                    zone(Node, None, CrayPmCounters, false),
+                ],
+                [Attributed, Contained, Attributed, Contained, NodeTotal],
+                [Contained, Contained, Contained, Contained, NodeTotal],
+            ),
+            (
+                [
+                    zone(Package, 0, Hsmp, true),
+                    zone(Package, 1, Hsmp, true),
+                    zone(Package, None, CrayPmCounters, false),
+                    zone(Domain::Psys, None, PerfRapl, false),
+                    zone(Node, None, CrayPmCounters, false),
+                ],
+                [Duplicate, Duplicate, Attributed, Wider, NodeTotal],
+                [Duplicate, Duplicate, Contained, Wider, NodeTotal],
+            ),
+        ] {
+            assert_eq!((roles(&zones, false), roles(&zones, true)), (apart.to_vec(), once.to_vec()));
         }
     }
 }

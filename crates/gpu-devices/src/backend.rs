@@ -20,6 +20,11 @@ pub trait Backend {
     /// Whether there is anything to read here: a look or two at the file system, no call of a driver.
     fn is_present(&self) -> bool;
 
+    /// Whether the energy of its GPUs is that of whole sockets, with their CPU cores and memory.
+    fn counts_sockets(&self) -> bool {
+        false
+    }
+
     /// Reads everything. Opens the driver when it is not open. After an error that only opening it again can repair,
     /// it closes the driver, and the next call opens it. A lost GPU has its unit alone.
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError>;

@@ -22,6 +22,7 @@ mod floor;
 mod gpu;
 mod hand_over;
 mod job_runs;
+mod meters;
 mod network;
 mod profiles;
 mod running;
@@ -80,6 +81,9 @@ fn main() {
     }
     if wanted("sources") {
         sources::each();
+    }
+    if wanted("meters") {
+        meters::each();
     }
     if wanted("binary") {
         running::measure(groups);

@@ -24,6 +24,7 @@ pub struct GpusReading {
 #[derive(Debug, Default)]
 pub struct GpuEnergy {
     wanted: AtomicBool,
+    sockets: AtomicBool,
     held: Mutex<Option<GpusReading>>,
 }
 
@@ -36,6 +37,16 @@ impl GpuEnergy {
     /// Whether somebody wants it.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// The energy of GPUs is that of whole sockets, with their CPU cores and memory.
+    pub fn count_sockets(&self) {
+        self.sockets.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub fn counts_sockets(&self) -> bool {
+        self.sockets.load(Ordering::Relaxed)
     }
 
     /// There are these GPUs, and these were charged.

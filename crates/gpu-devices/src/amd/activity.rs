@@ -2,7 +2,8 @@
 //!
 //! Once a cycle the firmware adds what percent of it an engine was busy, and counts the cycle; so of any two tables the
 //! difference of the sums by that of the cycles is the mean in between. How long a cycle is need not be known: the
-//! firmware's own clock says how long it was.
+//! firmware's own clock says how long it was. Tables without a count of cycles have one a millisecond (AMD SMI's
+//! amdsmi.h, `amdsmi_get_utilization_count`).
 
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(super) enum Taken {
     Continued,
     /// It does not: the time in between is not known.
     Begun,
+    /// The sums grew by more than there were cycles: the time in between is not known.
+    Excessive,
 }
 
 impl Activity {
@@ -53,17 +56,21 @@ impl Activity {
         }
         let added = Self::between(last, &reading);
         self.last = Some(reading);
-        let Some(added) = added else { return Taken::Begun };
+        let added = match added {
+            Ok(added) => added,
+            Err(why) => return why,
+        };
         for (busy, added) in self.busy.iter_mut().zip(added) {
             *busy = busy.map(|busy| busy.saturating_add(added.unwrap_or_default()));
         }
         Taken::Continued
     }
 
-    /// The growth between two readings; `None` when the firmware restarted in between or too long passed.
-    fn between(last: &Reading, reading: &Reading) -> Option<Vec<Option<u64>>> {
+    /// The growth between two readings, or why there is none: the firmware restarted in between, too long passed.
+    fn between(last: &Reading, reading: &Reading) -> Result<Vec<Option<u64>>, Taken> {
         let elapsed =
-            reading.at_ns.checked_sub(last.at_ns).filter(|ns| u128::from(*ns) <= LONGEST.as_nanos())?;
+            reading.at_ns.checked_sub(last.at_ns).filter(|ns| u128::from(*ns) <= LONGEST.as_nanos());
+        let elapsed = elapsed.ok_or(Taken::Begun)?;
         let cycles = u128::from(reading.cycles.wrapping_sub(last.cycles));
         let sums = reading.sums.iter().zip(&last.sums);
         sums.map(|pair| match pair {
@@ -72,18 +79,25 @@ impl Activity {
                 let added = if *dies == 0 {
                     u128::from(now.wrapping_sub(*before) & 0xffff_ffff)
                 } else {
-                    u128::from(now.checked_sub(*before)?)
+                    u128::from(now.checked_sub(*before).ok_or(Taken::Begun)?)
                 };
                 let full = cycles * 100 * u128::from((*dies).max(1));
                 // Sums are rounded: a little more than everything is everything.
                 let added = if added > full && added <= full + full / 100 + 100 { full } else { added };
-                (added <= full).then_some(())?;
-                let busy = (u128::from(elapsed) * added).checked_div(full)?;
-                Some(Some(u64::try_from(busy).ok()?))
+                if added > full {
+                    return Err(if now < before { Taken::Begun } else { Taken::Excessive });
+                }
+                let busy = (u128::from(elapsed) * added).checked_div(full).map(u64::try_from);
+                Ok(Some(busy.and_then(Result::ok).ok_or(Taken::Begun)?))
             }
-            _ => Some(None),
+            _ => Ok(None),
         })
         .collect()
+    }
+
+    /// Whether there was a reading.
+    pub(super) fn is_read(&self) -> bool {
+        self.last.is_some()
     }
 
     /// Nanoseconds of the sum at an index, while it is read.
@@ -141,8 +155,9 @@ mod tests {
         assert_eq!(activity.add(reading(5, 300, &[(100, 0)])), Taken::Begun, "its clock went back");
         assert_eq!(activity.busy(0), Some(10 * SECOND));
         assert_eq!(activity.add(reading(15, 10_300, &[(100, 0)])), Taken::Continued);
-        assert_eq!(activity.add(reading(25, 20_300, &[(2_000_100, 0)])), Taken::Begun, "200 %");
+        assert_eq!(activity.add(reading(25, 20_300, &[(2_000_100, 0)])), Taken::Excessive, "200 %");
         assert_eq!(activity.add(reading(25 + 3601, 30_300, &[(2_000_200, 0)])), Taken::Begun, "too long ago");
+        assert_eq!(activity.add(reading(25 + 3611, 40_300, &[(200, 0)])), Taken::Begun, "its sum began anew");
         assert_eq!(activity.busy(0), Some(10 * SECOND));
     }
 }

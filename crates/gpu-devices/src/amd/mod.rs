@@ -21,7 +21,7 @@ pub use gpu_metrics::{GpuMetrics, parse_gpu_metrics, parse_header};
 use kernel_files::{Buffer, Roots, SourceError};
 pub use kfd::{Properties, parse_properties};
 use state::State;
-use survey::Surveyed;
+use survey::{SOCKETS, Surveyed};
 
 use super::drm::{Attributes, Busy, Engines, cards, is_present, scan};
 use super::{Backend, Process, ProcessKind, Sample, Unit, UnitSample, Vendor, Wanted};
@@ -130,6 +130,13 @@ impl Backend for Amd {
 
     fn is_present(&self) -> bool {
         is_present(&self.roots, &DRIVERS)
+    }
+
+    fn counts_sockets(&self) -> bool {
+        let (mut buffer, mut failed) = (Buffer::default(), Vec::new());
+        let mut files = Attributes { buffer: &mut buffer, failed: &mut failed };
+        let cards = cards(&self.roots, &DRIVERS, &mut files).unwrap_or_default();
+        cards.iter().any(|card| SOCKETS.contains(&card.device_id))
     }
 
     fn sample(&mut self, wanted: Wanted) -> Result<Sample, SourceError> {

@@ -20,6 +20,8 @@ const PERCENT: u64 = 10_000_000;
 pub(super) struct State {
     epoch: u64,
     activity: Activity,
+    /// Its sums without a count of cycles grew by more than a percent for each millisecond: they are something else.
+    refuted: bool,
     /// Where the firmware has no usable sums: the driver's percent, taken to hold until the next reading.
     sampled: [Integral; 2],
     /// Numbers of the hardware that only grow: energy, XGMI both ways.
@@ -35,6 +37,7 @@ impl State {
             // A GPU that comes back restarts, and each of its own resets is another restart.
             epoch: beginning << 32,
             activity: Activity::default(),
+            refuted: false,
             sampled: [Integral::default(), Integral::default()],
             raw: [None; 3],
             errors: None,
@@ -66,14 +69,17 @@ impl State {
         for (known, new) in self.raw.iter_mut().zip(raw) {
             *known = new.or(*known);
         }
-        anew |= metrics
-            .as_ref()
-            .and_then(reading)
-            .is_some_and(|reading| self.activity.add(reading) == Taken::Begun);
+        let table = metrics.as_ref().filter(|_| !self.refuted);
+        let taken = table.and_then(reading).map(|reading| self.activity.add(reading));
+        if taken == Some(Taken::Excessive) && table.is_some_and(|table| table.cycles.is_none()) {
+            tracing::warn!(gpu = %card.pci, "activity grows by more than a percent a millisecond: gpu_busy_percent is used");
+            self.refuted = true;
+        }
+        anew |= taken.is_some_and(|taken| taken != Taken::Continued);
         self.epoch += u64::from(anew);
 
         let mut sample = UnitSample::new(surveyed.unit, self.epoch);
-        let [busy, memory_busy] = self.busy(now, card, metrics.as_ref(), files);
+        let [busy, memory_busy] = self.busy(now, card, taken.is_some(), files);
         let counts = [
             (Quantity::BUSY, busy),
             (Quantity::DRAM_ACTIVE, memory_busy),
@@ -116,16 +122,18 @@ impl State {
         metrics
     }
 
-    /// Nanoseconds in which the GPU and its memory were busy.
+    /// Nanoseconds in which the GPU and its memory were busy. Sums that are not read for once are absent: the next ones have
+    /// what they missed.
     fn busy(
         &mut self,
         now: Instant,
         card: &Card,
-        metrics: Option<&GpuMetrics>,
+        summed: bool,
         files: &mut Attributes<'_>,
     ) -> [Option<u64>; 2] {
-        if metrics.is_some_and(|metrics| metrics.cycles.is_some()) {
-            return [self.activity.busy(0), self.activity.busy(1)];
+        if !self.refuted && (summed || self.activity.is_read()) {
+            let sum = |index| self.activity.busy(index).filter(|_| summed);
+            return [sum(0), sum(1)];
         }
         let mut sums = [None; 2];
         for ((file, integral), sum) in
@@ -163,5 +171,8 @@ fn reading(metrics: &GpuMetrics) -> Option<Reading> {
     let at_ns = metrics.firmware_clock.and_then(|clock| clock.checked_mul(10)).or(metrics.system_clock)?;
     let mut sums = vec![one(metrics.gfx_activity_sum), one(metrics.memory_activity_sum)];
     sums.extend(&metrics.partitions);
-    Some(Reading { at_ns, cycles: metrics.cycles?, sums })
+    // The low 32 bits of milliseconds, as those of cycles are.
+    let milliseconds = || u32::try_from((at_ns / 1_000_000) & 0xffff_ffff).ok();
+    let cycles = metrics.cycles.or_else(|| metrics.gfx_activity_sum.and_then(|_| milliseconds()))?;
+    Some(Reading { at_ns, cycles, sums })
 }

@@ -17,6 +17,8 @@ const MODELS: [(u32, &str); 6] = [
     (0x74a1, "AMD Instinct MI300X"),
 ];
 
+/// Sockets with CPU cores, whose energy the firmware counts, too (smu_v13_0_6_pmfw.h, `SocketEnergyAcc` beside `CcdEnergyAcc`).
+pub(super) const SOCKETS: [u32; 1] = [0x74a0];
 /// Those that are one of two dies of a board.
 pub(super) const OF_TWO: [u32; 2] = [0x7408, 0x740c];
 /// Aldebaran: its units of energy are known, though the revision of its tables does not show them.

@@ -102,9 +102,69 @@ fn facts_are_in_base_units() {
     assert_eq!(fact(die, &families::POWER_LIMIT, &["min"]), None, "0 is no limit");
 }
 
+/// Where MI200's table has its sums and the firmware's clock.
+const SUMS: usize = 80;
+const CLOCK: usize = 96;
+
+#[test]
+fn sums_without_cycles_are_percents_of_milliseconds() {
+    let machine = Machine::fixture("gpu-mi250");
+    let table = device(&machine, "0000:c1:00.0") + "/gpu_metrics";
+    let mut amd = Amd::new(&roots(&machine));
+    let now = Instant::now();
+    let first = sample(&mut amd, now);
+    assert_eq!(count(unit(&first, DIES[0]), Quantity::BUSY), Some(0));
+    // Busy for 0.5 s of ten and idle again before the reading; gpu_busy_percent is still 37.
+    let later = |ticks: u64, gfx: u64, memory: u64| {
+        put(&machine, &table, &[(SUMS, gfx, 4), (SUMS + 4, memory, 4), (CLOCK, ticks, 8)]);
+    };
+    let (ticks, gfx, memory) = (8_641_100_000_000, 912_345_678, 81_234_567);
+    later(ticks + 1_000_000_000, gfx + 50_000, memory + 20_000);
+    let second = sample(&mut amd, now + Duration::from_secs(11));
+    let die = unit(&second, DIES[0]);
+    assert_eq!(
+        count(die, Quantity::BUSY),
+        Some(500_000_000),
+        "by the firmware's clock, not by when it was read"
+    );
+    assert_eq!(count(die, Quantity::DRAM_ACTIVE), Some(200_000_000));
+    assert_eq!(count(unit(&second, DIES[1]), Quantity::BUSY), Some(0), "its table is still the same");
+
+    // A table that cannot be read for once: the next one has what was missed.
+    let bytes = std::fs::read(machine.path(&table)).unwrap();
+    machine.write(&table, [8, 0, 7, 7, 0, 0, 0, 0]);
+    let none = sample(&mut amd, now + Duration::from_secs(21));
+    assert_eq!(count(unit(&none, DIES[0]), Quantity::BUSY), None);
+    machine.write(&table, bytes);
+    later(ticks + 3_000_000_000, gfx + 50_000 + 1_000_000, memory + 20_000);
+    let third = sample(&mut amd, now + Duration::from_secs(31));
+    assert_eq!(count(unit(&third, DIES[0]), Quantity::BUSY), Some(10_500_000_000), "half of 20 s more");
+    assert_eq!(unit(&third, DIES[0]).epoch, unit(&first, DIES[0]).epoch);
+}
+
+#[test]
+fn sums_of_more_than_the_time_are_not_used() {
+    let machine = Machine::fixture("gpu-mi250");
+    let table = device(&machine, "0000:c1:00.0") + "/gpu_metrics";
+    let mut amd = Amd::new(&roots(&machine));
+    let now = Instant::now();
+    let epoch = unit(&sample(&mut amd, now), DIES[0]).epoch;
+    put(&machine, &table, &[(SUMS, 912_345_678 + 2_000_000, 4), (CLOCK, 8_642_100_000_000, 8)]);
+    let second = sample(&mut amd, now + Duration::from_secs(10));
+    assert_eq!(count(unit(&second, DIES[0]), Quantity::BUSY), Some(0), "200 %");
+    assert_ne!(unit(&second, DIES[0]).epoch, epoch);
+    let third = sample(&mut amd, now + Duration::from_secs(20));
+    assert_eq!(count(unit(&third, DIES[0]), Quantity::BUSY), Some(3_700_000_000), "gpu_busy_percent");
+    assert_eq!(unit(&third, DIES[0]).epoch, unit(&second, DIES[0]).epoch);
+    assert_eq!(count(unit(&third, DIES[1]), Quantity::BUSY), Some(0), "the other die's are used");
+}
+
 #[test]
 fn without_sums_the_percent_is_held_until_the_next_reading() {
     let machine = Machine::fixture("gpu-mi250");
+    let at = device(&machine, "0000:c1:00.0");
+    let none = u64::from(u32::MAX);
+    put(&machine, &format!("{at}/gpu_metrics"), &[(SUMS, none, 4), (SUMS + 4, none, 4)]);
     let mut amd = Amd::new(&roots(&machine));
     let now = Instant::now();
     let first = sample(&mut amd, now);
@@ -112,7 +172,7 @@ fn without_sums_the_percent_is_held_until_the_next_reading() {
     let second = sample(&mut amd, now + Duration::from_secs(10));
     assert_eq!(count(unit(&second, DIES[0]), Quantity::BUSY), Some(3_700_000_000), "37 % of 10 s");
     assert_eq!(count(unit(&second, DIES[0]), Quantity::DRAM_ACTIVE), Some(1_200_000_000));
-    machine.write(device(&machine, "0000:c1:00.0") + "/gpu_busy_percent", "100\n");
+    machine.write(format!("{at}/gpu_busy_percent"), "100\n");
     let third = sample(&mut amd, now + Duration::from_secs(20));
     assert_eq!(
         count(unit(&third, DIES[0]), Quantity::BUSY),
@@ -193,6 +253,20 @@ fn partitions_have_their_own_nodes_time_and_processes() {
     assert_eq!(on(DIVIDED), []);
     assert_eq!(on(&format!("{DIVIDED}/2")), [(2184, Some(30 * GIB))]);
     assert_eq!(on(&format!("{DIVIDED}/1")), []);
+}
+
+#[test]
+fn a_gpu_with_cpu_cores_counts_its_socket() {
+    for (name, sockets) in
+        [("energy-mi300a", true), ("gpu-mi300", false), ("gpu-mi250", false), ("v2-no-slurm", false)]
+    {
+        assert_eq!(Amd::new(&roots(&Machine::fixture(name))).counts_sockets(), sockets, "{name}");
+    }
+    let machine = Machine::fixture("energy-mi300a");
+    let sample = sample(&mut Amd::new(&roots(&machine)), Instant::now());
+    let first = unit(&sample, "a1b2c3d400000020");
+    assert_eq!(count(first, Quantity::ENERGY), Some(2_500_000_000_000));
+    assert_eq!(first.unit.pci.as_deref(), Some("0000:01:00.0"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use accounts::Accounts;
 use exposition::Section;
-use gpu_devices::{Sample, Sampler, Vendor};
+use gpu_devices::{Backend, Sample, Sampler, Vendor};
 use kernel_files::{Buffer, Roots};
 pub use options::{GpuOptions, MakeBackend, backends};
 use parking_lot::Mutex;
@@ -145,6 +145,9 @@ fn build(context: &BuildContext) -> Built {
         roots: context.roots.clone(),
         own: weak.clone(),
     });
+    for (_, make) in &options.backends {
+        shared.look_for_sockets(make(&context.roots).as_ref());
+    }
     let _ = options.control.set(GpuControl(shared.clone()));
     let collector = Gpu { shared: shared.clone() };
     Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
@@ -157,13 +160,25 @@ impl Shared {
         all.into_iter().map(move |sampler| f(&sampler))
     }
 
+    /// If these GPUs count whole sockets, the collector of energy leaves those to them.
+    fn look_for_sockets(&self, backend: &dyn Backend) {
+        if backend.counts_sockets() {
+            self.energy.count_sockets();
+        }
+    }
+
     /// Starts a thread for each vendor whose driver is loaded by now.
     fn find_vendors(&self) {
         let mut samplers = self.samplers.lock();
         for (vendor, make) in &self.options.backends {
-            if samplers.contains_key(vendor) || !make(&self.roots).is_present() {
+            if samplers.contains_key(vendor) {
                 continue;
             }
+            let backend = make(&self.roots);
+            if !backend.is_present() {
+                continue;
+            }
+            self.look_for_sockets(backend.as_ref());
             let (vendor, make, roots, weak) = (*vendor, make.clone(), self.roots.clone(), self.own.clone());
             let deliver = move |sample| {
                 if let Some(shared) = weak.upgrade() {

@@ -69,6 +69,8 @@ pub(super) struct Accounts {
     reading: energy_meters::Options,
     after_reading: Option<AfterReading>,
     accelerated: bool,
+    /// The GPU collector has the energy of whole sockets.
+    pub(super) apus: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
     pub(super) last_result: Option<(Instant, Result<(), SourceError>)>,
@@ -108,6 +110,7 @@ impl Accounts {
             reading: options.reading,
             after_reading: None,
             accelerated: accelerated(&context.roots),
+            apus: false,
             last: None,
             last_result: None,
             events_lost: false,
@@ -141,7 +144,7 @@ impl Accounts {
     /// The accounts follow the zones that there are now; those of zones that went are kept for the jobs' sake.
     fn open_accounts(&mut self) {
         let zones = self.discovery.zones();
-        let all = roles(&zones);
+        let all = roles(&zones, self.apus);
         let whole_node = !all.contains(&ZoneRole::Attributed);
         // Most readings interrupt a CPU: a zone that another source covers as well is not read.
         let mut rest = all.iter();
@@ -155,7 +158,7 @@ impl Accounts {
         for (zone, role) in zones.iter().zip(all) {
             // Without anything finer the node's own total is what can be split, if it is the CPUs' for the most part.
             let role = match role {
-                ZoneRole::NodeTotal if whole_node && !self.accelerated => ZoneRole::Attributed,
+                ZoneRole::NodeTotal if whole_node && !self.accelerated && !self.apus => ZoneRole::Attributed,
                 other => other,
             };
             if let Some(account) = self.accounts.iter_mut().find(|account| account.zone == *zone) {
@@ -274,6 +277,8 @@ impl Accounts {
     /// Looks for meters again when CPUs came or went, and now and then where there is none.
     fn rediscover(&mut self, now: Instant, changed: bool) {
         let due = self.is_time_to_discover(now);
+        let apus = self.gpu_energy.counts_sockets();
+        let before = std::mem::replace(&mut self.apus, apus);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
             self.discovery = energy_meters::discover(&self.roots, &self.reading);
             if let Some(after) = self.after_reading.clone() {
@@ -284,7 +289,7 @@ impl Accounts {
             self.open_accounts();
             return;
         }
-        let mut open = self.accounts.is_empty();
+        let mut open = self.accounts.is_empty() || apus != before;
         for meter in &mut self.discovery.meters {
             open |= meter.has_other_zones();
         }

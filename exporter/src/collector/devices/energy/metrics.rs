@@ -147,7 +147,7 @@ impl Accounts {
                 zones.map(|account| (account.zone.domain, account.zone.socket, account.energy.account()));
             let overhead = self.overhead.iter().filter(|_| shows(job, wall_read));
             let overhead = overhead.map(|overhead| (Domain::Overhead, None, overhead.account()));
-            emit_job(job, snapshot, zones.chain(overhead), out);
+            emit_job(job, snapshot, zones.chain(overhead), self.apus, out);
         }
     }
 }
@@ -210,6 +210,7 @@ fn emit_job<'a>(
     job: &Job,
     snapshot: &NodeSnapshot,
     accounts: impl Iterator<Item = (Domain, Option<u32>, &'a Attributed<Method>)>,
+    with_gpu: bool,
     out: &mut Section,
 ) {
     let mut attributed: BTreeMap<(Domain, Option<u32>, Method), u64> = BTreeMap::new();
@@ -219,7 +220,7 @@ fn emit_job<'a>(
             *sum = sum.saturating_add(energy);
         }
     }
-    if attributed.is_empty() {
+    if attributed.is_empty() && !with_gpu {
         return;
     }
     let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
@@ -227,6 +228,11 @@ fn emit_job<'a>(
         let socket = socket_label(socket);
         let labels = [("domain", domain.as_str()), ("socket", socket.as_str()), ("method", method.as_str())];
         out.push(&JOB_ENERGY, subject, &labels, Value::micro(energy));
+    }
+    if with_gpu {
+        // The sum of a job's energy wants a package. This one is charged with the GPU: nothing of it is left.
+        let labels = [("domain", Domain::Package.as_str()), ("socket", ""), ("method", "with_gpu")];
+        out.push(&JOB_ENERGY, subject, &labels, Value::micro(0));
     }
 }
 

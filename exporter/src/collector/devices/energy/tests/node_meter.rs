@@ -185,3 +185,41 @@ fn a_gpu_that_nobody_measures_leaves_the_overhead_to_no_job() {
     let (_, text) = site.collect(std::slice::from_ref(&job));
     assert_eq!(unattributed(&text, "overhead", ""), Some(500.0), "{text}");
 }
+
+#[test]
+fn sockets_that_are_gpus_are_charged_by_the_gpu_collector_alone() {
+    let (mut site, job) = blade();
+    let gpu: Arc<str> = "GPU-1".into();
+    site.context.gpu_energy.put(vec![gpu.clone()], false, Vec::new());
+    let from = Instant::now() - Duration::from_secs(1);
+    drop(site.collect(std::slice::from_ref(&job)));
+    // The driver was found after the first reading.
+    site.context.gpu_energy.count_sockets();
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    // The GPU's next reading is after this one of the node.
+    let to = Instant::now() + Duration::from_secs(60);
+    let energy = u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap() * 100;
+    let charged = Charged { energy, jobs: [(job.run, energy)].into() };
+    site.context.gpu_energy.put(vec![gpu.clone()], false, vec![(gpu, EnergyCharge { from, to, charged })]);
+    let (_, text) = site.collect(std::slice::from_ref(&job));
+    for (domain, joules) in [("package", 400.0), ("dram", 100.0)] {
+        let labels = format!("domain=\"{domain}\",socket=\"\",source=\"cray_pm_counters\"");
+        assert!(text.contains(&format!("zone_info{{{labels},standing=\"contained\"")), "{text}");
+        assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{{{labels}}}")), Some(joules));
+        assert!(!text.contains(&format!("unattributed_joules_total{{domain=\"{domain}\"")), "{text}");
+    }
+    let charged =
+        |line: &&str| line.starts_with("jobledger_job_energy_joules_total") && !line.contains("overhead");
+    let package = "jobledger_job_energy_joules_total{jobid=\"7\",domain=\"package\",socket=\"\",method=\"with_gpu\"} 0.0";
+    assert_eq!(text.lines().filter(charged).collect::<Vec<_>>(), [package]);
+    let total =
+        "jobledger_node_energy_joules_total{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
+    let (overhead, charged) = (value(&text, total).unwrap(), sum_of_jobs(&text) + sum_of_nobody(&text));
+    assert!((overhead - charged).abs() < 1e-6, "{overhead} is {charged} of jobs and nobody: {text}");
+    // 100 W of the GPU are not in it, what its CPU cores and memory took is.
+    let most = 1000.0 - 100.0 * 2.2;
+    assert!((most - 100.0 * from.elapsed().as_secs_f64()..=most).contains(&overhead), "{text}");
+}
