@@ -1,10 +1,12 @@
 //! What jobs were charged with of the energy of GPUs, on its way to the account of the whole node.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use attribution::EnergyCharge;
 use parking_lot::Mutex;
+use slurm_jobs::JobRunId;
 
 /// More charges wait only while nobody takes them: the collector of energy hangs.
 const MOST_WAITING: usize = 4096;
@@ -26,6 +28,8 @@ pub struct GpuEnergy {
     wanted: AtomicBool,
     sockets: AtomicBool,
     held: Mutex<Option<GpusReading>>,
+    /// Jobs that have a GPU, or had one.
+    jobs: Mutex<HashSet<JobRunId>>,
 }
 
 impl GpuEnergy {
@@ -47,6 +51,16 @@ impl GpuEnergy {
     /// Whether it is.
     pub fn counts_sockets(&self) -> bool {
         self.sockets.load(Ordering::Relaxed)
+    }
+
+    /// These jobs have a GPU, or had one.
+    pub fn set_jobs(&self, jobs: impl Iterator<Item = JobRunId>) {
+        *self.jobs.lock() = jobs.collect();
+    }
+
+    /// Whether a job's part of the sockets is in its GPUs' energy.
+    pub fn has_sockets_of(&self, job: JobRunId) -> bool {
+        self.counts_sockets() && self.jobs.lock().contains(&job)
     }
 
     /// There are these GPUs, and these were charged.

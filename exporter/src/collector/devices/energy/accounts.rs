@@ -70,7 +70,7 @@ pub(super) struct Accounts {
     after_reading: Option<AfterReading>,
     accelerated: bool,
     /// The GPU collector has the energy of whole sockets.
-    pub(super) apus: bool,
+    apus: bool,
     last: Option<Instant>,
     /// When a scrape had it read last, and how that went.
     pub(super) last_result: Option<(Instant, Result<(), SourceError>)>,
@@ -118,6 +118,11 @@ impl Accounts {
             restarts: 0,
             buffer: Buffer::default(),
         }
+    }
+
+    /// Whether a job's part of packages is in the energy of its GPUs.
+    pub(super) fn is_charged_with_gpu(&self, run: JobRunId) -> bool {
+        self.apus && self.gpu_energy.has_sockets_of(run)
     }
 
     /// Has the parts of the node read whenever its own meter was.

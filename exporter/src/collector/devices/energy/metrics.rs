@@ -147,7 +147,7 @@ impl Accounts {
                 zones.map(|account| (account.zone.domain, account.zone.socket, account.energy.account()));
             let overhead = self.overhead.iter().filter(|_| shows(job, wall_read));
             let overhead = overhead.map(|overhead| (Domain::Overhead, None, overhead.account()));
-            emit_job(job, snapshot, zones.chain(overhead), self.apus, out);
+            emit_job(job, snapshot, zones.chain(overhead), self.is_charged_with_gpu(job.run), out);
         }
     }
 }
@@ -230,7 +230,7 @@ fn emit_job<'a>(
         out.push(&JOB_ENERGY, subject, &labels, Value::micro(energy));
     }
     if with_gpu {
-        // The sum of a job's energy wants a package. This one is charged with the GPU: nothing of it is left.
+        // The sum of a job's energy wants a package. This one is charged with the job's GPU: nothing of it is left.
         let labels = [("domain", Domain::Package.as_str()), ("socket", ""), ("method", "with_gpu")];
         out.push(&JOB_ENERGY, subject, &labels, Value::micro(0));
     }

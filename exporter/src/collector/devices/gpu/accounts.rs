@@ -238,6 +238,10 @@ impl Accounts {
     /// (on PCI bus 0) is in its package.
     pub(super) fn hand_over_energy(&mut self, energy: &GpuEnergy) {
         let charges = self.ledger.take_energy();
+        if energy.counts_sockets() {
+            let bound = self.bound.iter().filter(|(_, bound)| !bound.units.is_empty());
+            energy.set_jobs(bound.map(|(run, _)| *run));
+        }
         if !energy.is_wanted() {
             return;
         }

@@ -211,10 +211,14 @@ fn sockets_that_are_gpus_are_charged_by_the_gpu_collector_alone() {
         assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{{{labels}}}")), Some(joules));
         assert!(!text.contains(&format!("unattributed_joules_total{{domain=\"{domain}\"")), "{text}");
     }
-    let charged =
-        |line: &&str| line.starts_with("jobledger_job_energy_joules_total") && !line.contains("overhead");
+    let charged = |text: &str| -> Vec<String> {
+        let of_jobs = text.lines().filter(|line| line.starts_with("jobledger_job_energy_joules_total"));
+        of_jobs.filter(|line| !line.contains("overhead")).map(str::to_owned).collect()
+    };
+    assert_eq!(charged(&text), [""; 0], "the job has no GPU, and nobody knows what its CPU cores took");
+    site.context.gpu_energy.set_jobs([job.run].into_iter());
     let package = "jobledger_job_energy_joules_total{jobid=\"7\",domain=\"package\",socket=\"\",method=\"with_gpu\"} 0.0";
-    assert_eq!(text.lines().filter(charged).collect::<Vec<_>>(), [package]);
+    assert_eq!(charged(&site.collect(std::slice::from_ref(&job)).1), [package]);
     let total =
         "jobledger_node_energy_joules_total{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
     let (overhead, charged) = (value(&text, total).unwrap(), sum_of_jobs(&text) + sum_of_nobody(&text));
