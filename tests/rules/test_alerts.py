@@ -89,6 +89,17 @@ class Alerts(unittest.TestCase):
                 if rule["labels"]["severity"] != "info":
                     self.assertIn("keep_firing_for", rule)
 
+    def test_what_a_job_had_at_its_end_is_looked_at_before_it_is_gone(self):
+        # --jobs.retention is two minutes, and an evaluation may be late.
+        found = {}
+        for path in (RULES / "alerts/shared.yaml", RULES / "alerts/jobs-memory.yaml", RULES / "recording/jobs.yaml", RULES / "recording/energy.yaml"):
+            for group in yaml.safe_load(path.read_text())["groups"]:
+                found |= {rule.get("record") or rule["alert"]: group["interval"] for rule in group["rules"]}
+        for name in ("jobledger:alert_job:owner", "jobledger:alert_job:oom_kills", "jobledger:alert_job:first_oom_kills", "JobledgerJobOomKilled", "JobledgerJobMemoryOverAsked",
+                     "jobid:jobledger_job_owner:info", "jobid_instance:jobledger_job_total_energy_joules:sum"):
+            number, unit = re.fullmatch(r"(\d+)([sm])", found[name]).groups()
+            self.assertLess(int(number) * {"s": 1, "m": 60}[unit], 110, name)
+
     def test_an_owner_is_not_paged(self):
         for rule in self.alerts:
             if rule["labels"]["audience"] in ("owner", "support"):
