@@ -124,6 +124,14 @@ class Alerts(unittest.TestCase):
         names = {rule["alert"] for rule in self.alerts}
         self.assertEqual((fired, silent), (names, names))
 
+    def test_groups_are_evaluated_in_the_order_in_which_they_need_each_other(self):
+        # promtool takes any order for those that are not named. Without shared.yaml nothing needs another.
+        for name, file in self.files.items():
+            if "../../alerts/shared.yaml" not in file["rule_files"]:
+                continue
+            used = [group["name"] for path in file["rule_files"] for group in yaml.safe_load((RULES / "tests/alerts" / path).read_text())["groups"]]
+            self.assertLessEqual(set(used), {*file["group_eval_order"], "jobledger-alerts-owners"}, name)
+
     def test_alerts_of_jobs_have_the_owner(self):
         wanted = {"jobid", "array_job_id", "user", "account", "partition", "audience", "severity", "cluster"}
         whole = {}
