@@ -44,7 +44,7 @@ def _copy_rules(into):
     for kind in ("recording", "alerts"):
         (into / kind).mkdir(parents=True)
         for path in (RULES / kind).glob("*.yaml"):
-            (into / kind / path.name).write_text(path.read_text().replace("interval: 90s\n", f"interval: {EVALUATE}s\n"))
+            (into / kind / path.name).write_text(re.sub(r"interval: (1m|90s)\n", f"interval: {EVALUATE}s\n", path.read_text()))
 
 
 def _prometheus_config(targets, alertmanager, rules):
