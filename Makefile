@@ -193,7 +193,7 @@ prometheus-3: ## counters of short jobs in Prometheus 3 (Debian sid's, which mov
 	JOBLEDGER_PROMETHEUS_3="$$(cd tests/e2e && python3 -c 'from testbed import prometheus as p; print(p.programs("3")[0])' | tail -1)" \
 	    $(CARGO) test --locked -p jobledger-exporter --test start_times -- --ignored
 
-rules-live: ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs
+rules-live: ## owners, nodes and ended jobs add up, in a real Prometheus over demo nodes with short jobs; JOBLEDGER_PROMETHEUS=3 or victoria for others (Debian sid's)
 	$(ATTEMPTS) python tests/rules 'live_*.py'
 
 report-live: ## reports, lists and waste beside the pages of demo nodes, through a real Prometheus

@@ -14,7 +14,8 @@ from testbed.processes import Failure, free_ports, running, scratch, wait_for
 
 RULES = pathlib.Path(__file__).resolve().parents[1] / "rules"
 SITE = pathlib.Path(__file__).with_name("site.yaml")
-# Seconds. A site scrapes and evaluates every 15 to 60 s, and mails after minutes. Groups of rules with an own interval keep it.
+# Seconds. A site scrapes every 15 to 60 s, and mails after minutes. Of the rules those that a job's end waits for are evaluated more often
+# here; the others keep their interval.
 SCRAPE = 5
 EVALUATE = 15
 MAIL_AFTER = 10
@@ -39,9 +40,16 @@ class Stack:
             return len(json.load(answer))
 
 
-def _prometheus_config(targets, alertmanager):
+def _copy_rules(into):
+    for kind in ("recording", "alerts"):
+        (into / kind).mkdir(parents=True)
+        for path in (RULES / kind).glob("*.yaml"):
+            (into / kind / path.name).write_text(re.sub(r"interval: (1m|90s)\n", f"interval: {EVALUATE}s\n", path.read_text()))
+
+
+def _prometheus_config(targets, alertmanager, rules):
     listed = ", ".join(f"'{target}'" for target in targets)
-    files = f"- {SITE}\n" + "".join(f"- {RULES}/{part}\n" for part in ("recording/*.yaml", "alerts/*.yaml"))
+    files = f"- {SITE}\n" + "".join(f"- {rules}/{part}\n" for part in ("recording/*.yaml", "alerts/*.yaml"))
     return f"""global:
   scrape_interval: {SCRAPE}s
   scrape_timeout: {SCRAPE}s
@@ -79,7 +87,8 @@ def start(targets, version="2"):
         server, alertmanager = prometheus.Prometheus(f"127.0.0.1:{port}"), f"127.0.0.1:{other}"
         shutil.copy(RULES / "alertmanager/jobledger.tmpl", directory)
         (directory / "alertmanager.yml").write_text(_alertmanager_config(f"127.0.0.1:{mailbox.server_address[1]}"))
-        (directory / "prometheus.yml").write_text(_prometheus_config(targets, alertmanager))
+        _copy_rules(directory / "rules")
+        (directory / "prometheus.yml").write_text(_prometheus_config(targets, alertmanager, directory / "rules"))
         ending.enter_context(running(
             [program, f"--config.file={directory}/alertmanager.yml", f"--storage.path={directory}/alerts",
              f"--web.listen-address={alertmanager}", "--cluster.listen-address="], directory / "alertmanager.log"))

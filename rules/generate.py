@@ -37,8 +37,12 @@ def asked(name):
     return f'{{{{ with print "jobledger:alert_job:{name}" $job | query }}}}'
 
 
+def value(form):
+    return f'{{{{ . | first | value | printf "{form}" }}}}'
+
+
 def shown(name, form):
-    return f'{asked(name)}{{{{ . | first | value | printf "{form}" }}}}{{{{ end }}}}'
+    return f"{asked(name)}{value(form)}{{{{ end }}}}"
 
 
 USED, HELD = shown("cores_used", "%.3g"), shown("cores_held", "%.3g")
@@ -48,8 +52,8 @@ SHORT = {
     "{{ idle GPU-hours }}": shown("idle_gpu_hours", "%.1f") + " idle GPU-hours",
     "{{ cores used }}": USED,
     "{{ cores held }}": HELD,
-    "{{ cores busy }}": f"{asked('cores_used')}, {USED} of {HELD} cores busy{{{{ end }}}}",
-    "{{ what the CPUs do }}": f"{asked('cores_used')} Meanwhile {USED} of {HELD} cores are busy.{{{{ end }}}}{asked('cpus_work')} If the job stages data, "
+    "{{ cores busy }}": f"{asked('cores_used')}, {value('%.3g')} of {HELD} cores busy{{{{ end }}}}",
+    "{{ what the CPUs do }}": f"{asked('cores_used')} Meanwhile {value('%.3g')} of {HELD} cores are busy.{{{{ end }}}}{asked('cpus_work')} If the job stages data, "
                               "ask for the GPU later; if it computes, it does so without the GPU.{{ end }}",
 }
 

@@ -46,6 +46,7 @@ const COUNTED_IN_THE_RUN: &[&str] = &[
     "jobledger_job_memory_allocated_byte_seconds_total",
     "jobledger_owner_allocated_cpu_seconds_total",
     "jobledger_owner_energy_joules_total",
+    "jobledger_owner_charged_energy_joules_total",
     "jobledger_owner_gpu_",
     "jobledger_owner_memory_allocated_byte_seconds_total",
     "jobledger_owner_unused_cpu_seconds_total",

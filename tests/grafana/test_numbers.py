@@ -265,7 +265,7 @@ class EnergyOfARange(Numbers):
         self.gives(self.PANEL, "A", expected, {self.NODE.format(number): given for number, given in enumerate(nodes)}, at="61m", over="1h", every=every, __interval=interval)
 
     def test_however_often_rules_are_evaluated(self):
-        for every in ("15s", "30s", "60s"):
+        for every in ("15s", "30s", "60s", "120s"):
             with self.subTest(every):
                 self.of_an_hour(1000, "1000x400", every=every)
 

@@ -380,6 +380,11 @@ impl Node {
         let rest = sum(page, "jobledger_gpu_unattributed_busy_seconds_total", 9);
         assert_eq!(busy + rest, sum(page, "jobledger_gpu_busy_seconds_total", 9), "GPUs' busy time");
         let energy = sum(page, "jobledger_owner_energy_joules_total", 6);
+        assert_eq!(
+            energy,
+            sum(page, "jobledger_owner_charged_energy_joules_total", 6),
+            "energy of all domains"
+        );
         let rest = sum(page, "jobledger_node_energy_unattributed_joules_total", 6)
             + sum(page, "jobledger_gpu_unattributed_energy_joules_total", 6);
         let all = sum(page, "jobledger_node_energy_joules_total", 6)

@@ -209,6 +209,12 @@ history("busy with few multiprocessors at full power, or with I/O, is not stuck"
                one("jobledger_gpu_power_limit_watts", "700x420", job="jobledger", instance="n1", gpu="1", uuid="GPU-n1-1", limit="enforced"),
                one("jobledger_job_io_read_bytes_total", "0+600000000x420", **on("n1", 2), device="nvme0n1")),
         (300, STUCK, 0))
+for what, samples in (("begin anew in the two hours", "0+600000000x299 0+1000x120"), ("begin in the two hours, as the first file is read", "_x300 0+600000000x120")):
+    history(f"busy with few multiprocessors, and counters of bytes {what}: that is not stuck",
+            series(node("n1", 420), job("n1", 1, 420), gpu("n1", 1, "0+60x420", "0x420", "0+60x420"),
+                   one("jobledger_job_gpu_sm_active_seconds_total", "0+6x420", **on("n1", 1), gpu="0", uuid="GPU-n1-0"),
+                   one("jobledger_job_io_read_bytes_total", samples, **on("n1", 1), device="nvme0n1")),
+            (330, STUCK, 0), (400, STUCK, 0))
 history("a hung job of two nodes at a fifth of its power limit is one alert of four GPUs",
         series(*[node(at, 420) for at in ("n1", "n2")], *[job(at, 1, 420) for at in ("n1", "n2")],
                *[gpu(at, 1, "0+60x420", "0x420", "0+60x420", which) for at in ("n1", "n2") for which in "01"],

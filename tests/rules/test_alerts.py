@@ -89,6 +89,17 @@ class Alerts(unittest.TestCase):
                 if rule["labels"]["severity"] != "info":
                     self.assertIn("keep_firing_for", rule)
 
+    def test_what_a_job_had_at_its_end_is_looked_at_before_it_is_gone(self):
+        # --jobs.retention is two minutes, and an evaluation may be late.
+        found = {}
+        for path in (RULES / "alerts/shared.yaml", RULES / "alerts/jobs-memory.yaml", RULES / "recording/jobs.yaml", RULES / "recording/energy.yaml"):
+            for group in yaml.safe_load(path.read_text())["groups"]:
+                found |= {rule.get("record") or rule["alert"]: group["interval"] for rule in group["rules"]}
+        for name in ("jobledger:alert_job:owner", "jobledger:alert_job:oom_kills", "jobledger:alert_job:first_oom_kills", "JobledgerJobOomKilled", "JobledgerJobMemoryOverAsked",
+                     "jobid:jobledger_job_owner:info", "jobid_instance:jobledger_job_total_energy_joules:sum"):
+            number, unit = re.fullmatch(r"(\d+)([sm])", found[name]).groups()
+            self.assertLess(int(number) * {"s": 1, "m": 60}[unit], 110, name)
+
     def test_an_owner_is_not_paged(self):
         for rule in self.alerts:
             if rule["labels"]["audience"] in ("owner", "support"):
@@ -112,6 +123,14 @@ class Alerts(unittest.TestCase):
             silent |= {alert for _, alert, count, *_ in checks if count == 0}
         names = {rule["alert"] for rule in self.alerts}
         self.assertEqual((fired, silent), (names, names))
+
+    def test_groups_are_evaluated_in_the_order_in_which_they_need_each_other(self):
+        # promtool takes any order for those that are not named. Without shared.yaml nothing needs another.
+        for name, file in self.files.items():
+            if "../../alerts/shared.yaml" not in file["rule_files"]:
+                continue
+            used = [group["name"] for path in file["rule_files"] for group in yaml.safe_load((RULES / "tests/alerts" / path).read_text())["groups"]]
+            self.assertLessEqual(set(used), {*file["group_eval_order"], "jobledger-alerts-owners"}, name)
 
     def test_alerts_of_jobs_have_the_owner(self):
         wanted = {"jobid", "array_job_id", "user", "account", "partition", "audience", "severity", "cluster"}

@@ -13,13 +13,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 pub use co2::{Co2Factor, NoFactor};
-use exposition::{Family, SampleRef, Section};
+use exposition::{Family, SampleRef, Section, Value};
 use ledger::{Ledger, SEPARATOR, Saved};
 use parking_lot::Mutex;
 use places::Places;
 use rows::{
-    CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU, HELD_NODE,
-    HELD_ROW, MICRO, ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
+    CHARGED, CO2_NODE, CO2_ROW, CO2_UNATTRIBUTED, CPU_ROW, Domain, ENDED_ROW, ENERGY, FAMILIES, GPU,
+    HELD_NODE, HELD_ROW, MICRO, ROWS, Row, UNATTRIBUTED_ENERGY, UNUSED_ROW,
 };
 use slurm_jobs::table::JobLabel;
 use slurm_jobs::{Disposition, Job, JobObserver, JobRunId, NodeSnapshot, Users};
@@ -217,6 +217,14 @@ impl Owners {
                 let own = if row.domain.is_some() { domain.as_slice() } else { &[] };
                 out.push(row.owners, subject, own, row.value(shown));
             }
+            let energy = owner.totals().filter(|total| is_energy(total.row));
+            let charged = energy.map(|total| (total.amount, total.began)).reduce(|one, other| {
+                (one.0.saturating_add(other.0), one.1.zip(other.1).map(|(one, other)| one.min(other)))
+            });
+            if let Some((joules, began)) = charged {
+                let subject = out.subject_since(labels(), began);
+                out.push(&CHARGED, subject, &[], Value::of_parts(joules, MICRO));
+            }
         }
         let node = out.node_since(Some(snapshot.following_since));
         if let Some(row) = ROWS.get(HELD_ROW) {
@@ -256,6 +264,11 @@ fn saw(
     ledger.saw(run, at, &pass.key, domain, sample.value().in_parts(row.places));
 }
 
+/// Whether a row is energy of some domain.
+fn is_energy(row: usize) -> bool {
+    ROWS.get(row).is_some_and(|row| std::ptr::eq(row.owners, &ENERGY))
+}
+
 /// What a job grew by in a collection, as far as something is derived from it; `None` for what was not read.
 #[derive(Debug, Default)]
 struct Grown {
@@ -272,9 +285,7 @@ impl Grown {
         match row {
             CPU_ROW => add(&mut self.used, amount.saturating_mul(1000)),
             HELD_ROW => add(&mut self.held, amount),
-            _ if ROWS.get(row).is_some_and(|row| std::ptr::eq(row.owners, &ENERGY)) => {
-                add(&mut self.energy, amount);
-            }
+            _ if is_energy(row) => add(&mut self.energy, amount),
             _ => {}
         }
     }

@@ -48,6 +48,10 @@ pub(super) static ENERGY: Family =
     Family::counter("jobledger_owner_energy_joules_total").profile(Profile::Lean).labels(LABELS_AND_DOMAIN).help(
         "Energy charged to the owner's jobs; the domains are disjoint and may be added up, gpu is that of GPUs",
     );
+pub(super) static CHARGED: Family = Family::counter("jobledger_owner_charged_energy_joules_total")
+    .profile(Profile::Lean)
+    .labels(LABELS)
+    .help("Energy charged to the owner's jobs: the sum of jobledger_owner_energy_joules_total over domains");
 pub(super) static CO2: Family = Family::counter("jobledger_owner_co2_grams_total").profile(Profile::Lean)
     .labels(LABELS)
     .help("CO2 equivalent of the energy charged to the owner's jobs, each joule by the factor of its time; only with --owner.co2-grams-per-kwh");
@@ -143,7 +147,7 @@ pub(super) static ROWS: [Row; 11] = [
 pub(super) static UNATTRIBUTED_ENERGY: [fn() -> &'static Family; 2] =
     [|| &UNATTRIBUTED, || &Quantity::ENERGY.counter.unattributed];
 
-pub(super) static FAMILIES: [&Family; 13] = [
+pub(super) static FAMILIES: [&Family; 14] = [
     &CPU,
     &HELD,
     &HELD_NODE,
@@ -153,6 +157,7 @@ pub(super) static FAMILIES: [&Family; 13] = [
     &GPU_IDLE,
     &MEMORY,
     &ENERGY,
+    &CHARGED,
     &CO2,
     &ENDED,
     &CO2_NODE,

@@ -184,6 +184,16 @@ fn co2_follows_the_energy_of_all_domains_and_owners_and_the_rest_are_the_node() 
 }
 
 #[test]
+fn energy_of_all_domains_is_there_where_that_of_any_is() {
+    let mut bench = Bench::by_account();
+    bench.burn(&run_of(7, 1, "a"), [1_000_000, 2_000_000, 4_000_001], [0, 0, 0]);
+    assert_eq!(bench.of(&CHARGED), ["{account=\"a\"} 7.000001"]);
+    let mut bench = Bench::by_account();
+    bench.collect(&[(&run_of(8, 2, "b"), Some([1_000_000, 0]), None)]);
+    assert_eq!((bench.of(&CPU).len(), bench.of(&CHARGED).len()), (1, 0), "no meter");
+}
+
+#[test]
 fn another_factor_leaves_what_was_counted_as_it_is() {
     let job = run_of(7, 1, "a");
     let mut bench = Bench::with_co2(None, None);
