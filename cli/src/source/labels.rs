@@ -2,10 +2,11 @@
 
 /// Every label of the series that reports read, but those of --metric.job-labels: a user's name may be known later than the job, and two series
 /// of one counter are then one. Of targets that are scraped twice one counts, so `job` is not there.
-pub(super) const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, category, clock, device, direction, domain, export, filesystem, gpu, kind, level, method, mode, \
-mountpoint, pipe, port, precision, resource, sensor, socket, step, task, type, uuid, width";
+pub(super) const ALL_LABELS: &str = "__name__, jobid, instance, slurm_node, category, clock, device, direction, domain, engine, export, fan, filesystem, gpu, kind, level, \
+location, method, mode, mountpoint, pipe, port, precision, reason, resource, sensor, since, socket, state, step, task, type, uuid, width";
 /// Those that distinguish metrics, nodes, GPUs, steps and tasks; over the others parts are added up.
-pub(super) const KEPT_LABELS: &str = "__name__, jobid, instance, slurm_node, category, clock, direction, domain, gpu, kind, level, mode, pipe, precision, resource, sensor, step, task, type, uuid, width";
+pub(super) const KEPT_LABELS: &str = "__name__, jobid, instance, slurm_node, category, clock, direction, domain, engine, fan, gpu, kind, level, mode, pipe, precision, reason, resource, sensor, \
+since, state, step, task, type, uuid, width";
 
 #[cfg(test)]
 mod tests {

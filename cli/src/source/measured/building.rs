@@ -102,8 +102,8 @@ impl Building {
                 for metric in metrics_of(labels) {
                     match metric.level {
                         Level::Node => self.node.values.add(metric, value),
-                        // There are no totals of gauges.
-                        Level::Device => {}
+                        // What began before the job has no total.
+                        Level::Device | Level::Host => {}
                         Level::Gpu => self.gpu(labels).values.add(metric, value),
                     }
                 }
