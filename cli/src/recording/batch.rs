@@ -85,8 +85,9 @@ impl Selection {
 /// Whether it is exported of the whole node.
 fn is_of_host(line: &Line<'_>) -> bool {
     let is = |(name, value): &(&str, &str)| line.label(name).is_some_and(|label| label == *value);
-    (metric::ALL.iter())
-        .any(|metric| metric.level == Level::Host && metric.series == line.name && metric.labels.iter().all(is))
+    (metric::ALL.iter()).any(|metric| {
+        metric.level == Level::Host && metric.series == line.name && metric.labels.iter().all(is)
+    })
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
 //! Plots over the time of the job.
 
 use jiff::tz::TimeZone;
-use job_report::{Curve, Curves, Step, busiest_steps};
 use job_report::metric::{self, Metric};
 use job_report::show::{bytes, digits};
+use job_report::{Curve, Curves, Step, busiest_steps};
 use svg_plots::{ClockUnit, Layer, Limit, LocalTime, Plot, TimeAxis, Unit, ValueAxis, XAxis};
 
 use super::super::moment;
-use crate::source::PLOTTED_STEPS;
 use super::{Block, Drawing, Place};
+use crate::source::PLOTTED_STEPS;
 
 /// Curves of fewer bins say no more than their means.
 pub(super) const LEAST_BINS: usize = 3;
@@ -150,7 +150,8 @@ fn power(place: &Place<'_>, curves: &Curves) -> Lines<'static> {
         ("memory", curves.sum(&metric::ENERGY_DRAM_JOULES)),
         ("rest of the node", curves.sum(&metric::ENERGY_OVERHEAD_JOULES)),
     ];
-    let mut parts: Lines<'_> = domains.into_iter().filter_map(|(name, values)| Some((name, values?))).collect();
+    let mut parts: Lines<'_> =
+        domains.into_iter().filter_map(|(name, values)| Some((name, values?))).collect();
     if let Some(all) = curves.sum(&metric::ENERGY_JOULES) {
         let known = |bin| parts.iter().filter_map(|(_, part)| part.get(bin)).sum::<f64>();
         let others: Vec<f64> =

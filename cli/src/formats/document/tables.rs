@@ -260,7 +260,8 @@ pub(super) fn energy(report: &Report, missing: &mut Vec<&'static str>) -> Vec<Bl
         return Vec::new();
     };
     let packages = job.total(&metric::ENERGY_PACKAGE_JOULES);
-    let cores = ("… of these the cores", job.total(&metric::ENERGY_CORE_JOULES).filter(|_| packages.is_some()));
+    let cores =
+        ("… of these the cores", job.total(&metric::ENERGY_CORE_JOULES).filter(|_| packages.is_some()));
     let known = [
         ("CPU packages", packages),
         ("memory", job.total(&metric::ENERGY_DRAM_JOULES)),
