@@ -32,7 +32,7 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
     let done: Result<(), Failure> = match arguments.command {
         Command::Record(options) => {
             return block_on(async {
-                let more = More { whole_node: options.whole_node, own_gpus: true };
+                let more = More { whole_node: options.whole_node, own_devices: true };
                 let new = Node::new(&options.node, more, &arguments.common, environment);
                 let mut node = new.await?;
                 let done = record::run(&options, &mut node).await;

@@ -237,6 +237,10 @@ metrics! {
         NODE_CPU_IDLE_SECONDS "node_cpu_idle_seconds" "jobledger_node_cpu_seconds_total" ["mode" = "idle"] Counter Seconds "Time of the node's CPUs without a task";
         NODE_CPU_IOWAIT_SECONDS "node_cpu_iowait_seconds" "jobledger_node_cpu_seconds_total" ["mode" = "iowait"] Counter Seconds "The same, while a task waited for storage";
         NODE_MEMORY_AVAILABLE_BYTES "node_memory_available_bytes" "jobledger_node_memory_available_bytes" [] Gauge Bytes "Memory of the node that programs could still have";
+        NODE_HWMON_ENERGY_JOULES "node_hwmon_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "hwmon"] Counter Joules "Energy of the node by a power meter under hwmon";
+        NODE_CRAY_ENERGY_JOULES "node_cray_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "cray_pm_counters"] Counter Joules "Energy of the node by Cray's node controller";
+        NODE_IPMI_ENERGY_JOULES "node_ipmi_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "ipmi"] Counter Joules "Energy of the node by its BMC over IPMI";
+        NODE_REDFISH_ENERGY_JOULES "node_redfish_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "redfish"] Counter Joules "Energy of the node by a Redfish service";
     }
 }
 
