@@ -8,7 +8,7 @@ use job_report::{Curves, Report, Thresholds, busiest_steps};
 use prometheus_api::{Labels, Sample, Series};
 
 use super::identity::{Who, choose, identity};
-use super::labels::ALL_LABELS;
+use super::labels::counted;
 use super::measured::{Measured, exporter, measured};
 use super::{PLOTTED_STEPS, Parts, Source, Wanted, WhichRun, endings, pick_run, round_step};
 use crate::job_id::JobId;
@@ -54,8 +54,8 @@ impl Recordings {
 
     /// Reads their texts.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>, thresholds: Thresholds, now: f64) -> Self {
-        let kept: BTreeSet<&str> = ALL_LABELS.split(", ").chain([CLUSTER]).collect();
-        Self { recorded: read(texts, |label| kept.contains(label)), thresholds, now }
+        let counted = counted(CLUSTER);
+        Self { recorded: read(texts, |label| counted.contains(label)), thresholds, now }
     }
 
     /// The recorded job, if it is one alone.

@@ -9,6 +9,7 @@ use super::selector::{any_of, matcher, named, range};
 use super::{Prometheus, Wanted};
 use crate::Failure;
 use crate::series::OF_NODES;
+use crate::source::labels::merged;
 use crate::source::measured::Measured;
 use crate::source::{OF_PLOTTED_STEPS, PLOTTED_STEPS, Parts, endings, round_step};
 
@@ -18,7 +19,7 @@ const LEAST_STEP: f64 = 15.0;
 const HELD_STEPS: f64 = 1500.0;
 
 /// An ended job is exported for so long at most (--jobs.retention-max), and some scrapes.
-const RETAINED: f64 = 3600.0 + 300.0;
+pub(super) const RETAINED: f64 = 3600.0 + 300.0;
 
 impl Prometheus {
     /// Adds it. `at` is before the next run's start.
@@ -85,8 +86,8 @@ impl Prometheus {
                 // These name no job: those of other GPUs are left out later.
                 series += &format!(" or {}", self.on_hosts(&measured.exporters, &named(others, &[])));
             }
-            let expr = self.scope.parts(&series);
-            self.client.query_range(&expr, ends(start, end, step)).await.map(|series| (step, series))
+            let answer = self.client.query_range(&series, ends(start, end, step)).await;
+            answer.map(|series| (step, merged(series, &self.scope.cluster_label)))
         };
         // What steps did is shown as long as the job is.
         let parts = async {
@@ -119,8 +120,8 @@ impl Prometheus {
                 let names = OF_PLOTTED_STEPS.into_iter().filter_map(series_of_parts).map(|[step, _]| step);
                 let names = any_of("__name__", names.collect::<Vec<_>>().iter().map(String::as_str));
                 let steps = of_job("", &[&names, &any_of("step", plotted)]);
-                let range = ends(start, end, step);
-                series.extend(self.client.query_range(&self.scope.parts(&steps), range).await?);
+                let answer = self.client.query_range(&steps, ends(start, end, step)).await?;
+                series.extend(merged(answer, &self.scope.cluster_label));
             }
             measured.curves = Some(measured.draw(Curves::new(start, end, step), &series, wanted.curves));
         }
