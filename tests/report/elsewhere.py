@@ -30,9 +30,9 @@ from testbed import cache  # noqa: E402
 from victoria import programs  # noqa: E402
 
 THANOS = ("github.com/thanos-io/thanos", "v0.40.1")
-# Mimir began as a copy of it: path, tenant and limits are alike.
+# Mimir began as a copy of it: path, header and limits are alike.
 CORTEX = ("github.com/cortexproject/cortex", "v1.21.1")
-TENANT = "physics"
+ORGANISATION = "physics"
 
 # Of a curve's value, which is a rate; all others are the same but for their last digits.
 RATES = 0.05
@@ -140,28 +140,28 @@ ruler_storage: {{backend: local, local: {{directory: {directory}/rules}}}}
 
 @contextlib.contextmanager
 def over_cortex(binary, samples):
-    """The URL of a Cortex that has these samples as a tenant's blocks, and the file that names the tenant."""
+    """The URL of a Cortex that has these samples as those of an organisation, and the file that names it."""
     _, promtool = prometheus_programs("2")
     with scratch("jobledger-cortex") as directory:
         (directory / "samples").write_text("\n".join(samples.lines()))
-        blocks = directory / "bucket" / TENANT
+        blocks = directory / "bucket" / ORGANISATION
         subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", directory / "samples", blocks], check=True, capture_output=True)
         http, grpc = free_ports(2)
         (directory / "rules").mkdir()
         (directory / "cortex.yml").write_text(CORTEX_CONFIG.format(directory=directory, http=http, grpc=grpc))
-        tenant = directory / "tenant.yml"
-        tenant.write_text(f"http_headers: {{X-Scope-OrgID: {{values: [{TENANT}]}}}}\n")
+        names = directory / "http.yml"
+        names.write_text(f"http_headers: {{X-Scope-OrgID: {{values: [{ORGANISATION}]}}}}\n")
         url = f"http://127.0.0.1:{http}/prometheus"
         with running([str(binary), f"-config.file={directory}/cortex.yml"], directory / "log"):
 
             def has_all():
-                request = urllib.request.Request(f"{url}/api/v1/query?query=count(last_over_time(jobledger_job_info[7d]))", headers={"X-Scope-OrgID": TENANT})
+                request = urllib.request.Request(f"{url}/api/v1/query?query=count(last_over_time(jobledger_job_info[7d]))", headers={"X-Scope-OrgID": ORGANISATION})
                 with contextlib.suppress(OSError):
                     with urllib.request.urlopen(request, timeout=60) as answer:
                         return json.load(answer)["data"]["result"]
 
             wait_for("Cortex", has_all)
-            yield url, tenant
+            yield url, names
 
 
 def differences(one, other, where="", limit=EQUAL):
@@ -209,11 +209,11 @@ def main():
             others = {"VictoriaMetrics": (f"http://{stack.enter_context(Victoria(samples)).address}", ())}
             if binary:
                 others["Thanos"] = (f"http://{stack.enter_context(over_thanos(binary, samples))}", ())
-                url, tenant = stack.enter_context(over_cortex(cortex, samples))
-                others["Cortex"] = (url, (f"--http.config.file={tenant}",))
+                url, names = stack.enter_context(over_cortex(cortex, samples))
+                others["Cortex"] = (url, (f"--http.config.file={names}",))
                 refused = Ran(cli, url, "list", "--user=all")
                 failed += (refused.status, "no org id" in refused.err) != (1, True)
-                print("Cortex without a tenant:", refused.err.strip())
+                print("Cortex without a name:", refused.err.strip())
             os.environ["JOBLEDGER_PROMETHEUS"] = "3"
             with server_of(samples) as three:
                 others["Prometheus 3"] = (f"http://{three.address}", ())
