@@ -16,8 +16,12 @@ from tools import Samples, program, scratch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WHO = {"jobid": "7", "user": "alice"}
-ANSWERS = {"group by": [{"metric": WHO, "value": [0, "1"]}], "_total": [
-    {"metric": {"__name__": name, "jobid": "7", "instance": "n1"}, "value": [0, value]} for name, value in (("jobledger_job_start_time_seconds", "1000"), ("jobledger_job_cpus", "4"))]}
+# By a part of the query.
+ANSWERS = {
+    '"of", "$1"': [{"metric": {"__name__": "jobledger_job_start_time_seconds", "of": "x", "jobid": "7", "instance": "n1"}, "value": [0, str(time.time() - 1e6)]}],
+    "group by": [{"metric": WHO, "value": [0, "1"]}],
+    "_total": [{"metric": {"__name__": "jobledger_job_cpus", "jobid": "7", "instance": "n1"}, "value": [0, "4"]}],
+}
 
 
 class Slow(http.server.BaseHTTPRequestHandler):

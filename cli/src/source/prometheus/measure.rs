@@ -11,7 +11,7 @@ use super::over_time::RETAINED;
 use super::selector::{any_of, named, range};
 use crate::Failure;
 use crate::series::{END, GPU_INFO, GPUS, INFO, START};
-use crate::source::measured::{self, Measured, exporter};
+use crate::source::measured::{self, Measured};
 
 /// What was answered of some jobs.
 #[derive(Debug, Default)]
@@ -100,11 +100,12 @@ const CLOCKS: f64 = 600.0;
 /// Between which times each job was last seen on each node, by when it started and ended there: a server reads no more than it has to. Where it
 /// did not end, that may have been at any time since its start.
 fn last_samples(times: &[Sample], at: f64) -> Option<(f64, f64)> {
-    let mut nodes: BTreeMap<(&str, (String, String)), (f64, f64)> = BTreeMap::new();
+    // By job, instance and SLURM's name of the node.
+    let mut nodes: BTreeMap<[&str; 3], (f64, f64)> = BTreeMap::new();
     for sample in times {
-        let job = sample.labels.get("jobid").unwrap_or_default();
-        let (start, end) =
-            nodes.entry((job, exporter(&sample.labels))).or_insert((f64::NEG_INFINITY, f64::NEG_INFINITY));
+        let node =
+            ["jobid", "instance", "slurm_node"].map(|name| sample.labels.get(name).unwrap_or_default());
+        let (start, end) = nodes.entry(node).or_insert((f64::NEG_INFINITY, f64::NEG_INFINITY));
         match sample.labels.name() {
             Some(START) => *start = start.max(sample.value),
             Some(END) => *end = end.max(sample.value),
