@@ -124,17 +124,17 @@ def over_thanos(binary, samples):
 
 
 CORTEX_CONFIG = """
+target: distributor,ingester,store-gateway,querier
 auth_enabled: true
 server: {{http_listen_address: 127.0.0.1, http_listen_port: {http}, grpc_listen_address: 127.0.0.1, grpc_listen_port: {grpc}}}
 blocks_storage:
   backend: filesystem
   filesystem: {{dir: {directory}/bucket}}
   tsdb: {{dir: {directory}/tsdb}}
-  bucket_store: {{sync_dir: {directory}/sync, sync_interval: 1s}}
-ingester: {{lifecycler: {{address: 127.0.0.1, ring: {{kvstore: {{store: inmemory}}, replication_factor: 1}}}}}}
+  bucket_store: {{sync_dir: {directory}/sync, sync_interval: 1s, bucket_index: {{enabled: false}}}}
+ingester: {{lifecycler: {{address: 127.0.0.1, final_sleep: 0s, ring: {{kvstore: {{store: inmemory}}, replication_factor: 1}}}}}}
 distributor: {{ring: {{kvstore: {{store: inmemory}}, instance_addr: 127.0.0.1}}}}
-compactor: {{data_dir: {directory}/compactor}}
-ruler_storage: {{backend: local, local: {{directory: {directory}/rules}}}}
+querier: {{store_gateway_addresses: "127.0.0.1:{grpc}"}}
 """
 
 
@@ -147,7 +147,6 @@ def over_cortex(binary, samples):
         blocks = directory / "bucket" / ORGANISATION
         subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", directory / "samples", blocks], check=True, capture_output=True)
         http, grpc = free_ports(2)
-        (directory / "rules").mkdir()
         (directory / "cortex.yml").write_text(CORTEX_CONFIG.format(directory=directory, http=http, grpc=grpc))
         names = directory / "http.yml"
         names.write_text(f"http_headers: {{X-Scope-OrgID: {{values: [{ORGANISATION}]}}}}\n")
