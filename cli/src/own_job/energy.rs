@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use energy_meters::{Discovery, Options, Sample, Zone, ZoneRole, discover, roles};
+use energy_meters::{Discovery, Sample, Zone, ZoneRole, discover_files, roles};
 use kernel_files::Roots;
 
 use super::Page;
+
+/// A controller averages its power over a second or more, and asking it is not free.
+const SLOW_PERIOD: Duration = Duration::from_secs(10);
 
 /// The meters, and what they counted since the first reading.
 pub(super) struct NodeEnergy {
@@ -31,7 +34,7 @@ fn labels(zone: &Zone) -> (&'static str, String, &'static str) {
 
 impl NodeEnergy {
     pub(super) fn new(roots: &Arc<Roots>) -> Self {
-        Self { found: discover(roots, &Options::default()), counted: BTreeMap::new() }
+        Self { found: discover_files(roots, SLOW_PERIOD), counted: BTreeMap::new() }
     }
 
     pub(super) fn write(&mut self, now: Instant, page: &mut Page) {
@@ -70,8 +73,6 @@ impl NodeEnergy {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use test_machine::Machine;
 
     use super::*;
