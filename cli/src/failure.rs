@@ -21,11 +21,13 @@ pub enum Kind {
     Some = 6,
     /// Some mails were not sent.
     NotSent = 7,
+    /// Ctrl-C: 128 and the signal, as a shell says it.
+    Interrupted = 130,
 }
 
 impl Kind {
     /// In the order of their exit statuses.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Other,
         Self::Usage,
         Self::NotFound,
@@ -33,6 +35,7 @@ impl Kind {
         Self::NotAllowed,
         Self::Some,
         Self::NotSent,
+        Self::Interrupted,
     ];
 
     /// As the man page says it.
@@ -45,6 +48,7 @@ impl Kind {
             Self::NotAllowed => "It is another user's job.",
             Self::Some => "Some of several jobs failed, the others are shown.",
             Self::NotSent => "Some mails were not sent, or jobs not cancelled.",
+            Self::Interrupted => "It was interrupted (SIGINT).",
         }
     }
 }

@@ -226,13 +226,52 @@ CASES = {
 }
 
 
+RECORDED, JOB, READINGS = ROOT / "tests/fixtures/v2-big/expected.prom", "1001", 30
+
+
+class Exporter(http.server.BaseHTTPRequestHandler):
+    """A page of a recorded machine."""
+
+    page = RECORDED.read_bytes()
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/plain; version=0.0.4")
+        self.send_header("Content-Length", str(len(self.page)))
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    def log_message(self, *_):
+        pass
+
+
+def record(cli):
+    """A row: what a reading of an exporter costs the job that is recorded."""
+    with scratch("jobledger-bench") as directory, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Exporter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        file = directory / "job.om"
+        command = [str(cli), "record", "-i1", f"--job={JOB}", f"--exporter=http://127.0.0.1:{server.server_address[1]}/metrics", f"--output={file}", "--", "sleep", str(READINGS)]
+        process = subprocess.Popen(command)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        server.shutdown()
+        text = file.read_text()
+        readings = text.count("jobledger_job_start_time_seconds{")
+        spent, size = usage.ru_utime + usage.ru_stime, len(text) / readings
+        print(f"record, {len(Exporter.page) / 1000:.0f} kB of the exporter: {spent / readings * 1000:.1f} ms of CPU time, {text.count(chr(10)) // readings} samples and {size / 1000:.0f} kB "
+              f"a reading; {usage.ru_maxrss / 1024:.0f} MiB", flush=True)
+
+
 def main():
-    cli, chosen = program(), sys.argv[1:] or list(CASES)
+    cli, chosen = program(), sys.argv[1:] or [*CASES, "record"]
     begun = time.monotonic()
     for _ in range(20):
         subprocess.run([str(cli), "--version"], stdout=subprocess.DEVNULL, check=True)
     print(f"start: {(time.monotonic() - begun) / 20 * 1000:.1f} ms; {cli.stat().st_size / (1 << 20):.2f} MiB", flush=True)
     for case in chosen:
+        if case == "record":
+            record(cli)
+            continue
         files, commands = CASES[case]
         with scratch("jobledger-bench") as directory:
             server, process = server_over(directory, files())

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves), from Prometheus 3 and from Thanos, beside Prometheus 2.
+"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves), from Prometheus 3, from Thanos and from Cortex, beside
+Prometheus 2.
 
-Not in CI: `make report-elsewhere`. Thanos is built from the Go module of its name, once, in a quarter of an hour; it needs Go 1.25. The program is $JOBLEDGER_CLI, or it is built. Ends with 1 where something differs by more than what follows from
-how a server computes rates.
+Not in CI: `make report-elsewhere`. Thanos and Cortex are built from the Go modules of their names, once, in half an hour; they need Go 1.25. The
+program is $JOBLEDGER_CLI, or it is built. Ends with 1 where something differs by more than what follows from how a server computes rates.
 """
 
 import contextlib
@@ -24,10 +25,14 @@ import test_digest  # noqa: E402
 import test_runs  # noqa: E402
 import test_top  # noqa: E402
 from tools import Ran, free_ports, program, running, scratch, server_of, wait_for  # noqa: E402
+from tools import programs as prometheus_programs  # noqa: E402
 from testbed import cache  # noqa: E402
 from victoria import programs  # noqa: E402
 
-THANOS = "v0.40.1"
+THANOS = ("github.com/thanos-io/thanos", "v0.40.1")
+# Mimir began as a copy of it: path, header and limits are alike.
+CORTEX = ("github.com/cortexproject/cortex", "v1.21.1")
+ORGANISATION = "physics"
 
 # Of a curve's value, which is a rate; all others are the same but for their last digits.
 RATES = 0.05
@@ -81,23 +86,23 @@ class Victoria:
         self._directory.__exit__(*error)
 
 
-def thanos():
-    """Thanos' program; None without Go."""
-    go = shutil.which("go")
+def built(module, version):
+    """The program of a Go module that is named as it; None without Go."""
+    go, name = shutil.which("go"), module.rsplit("/", 1)[1]
     if not go:
         return None
 
     def build(into):
-        module = f"github.com/thanos-io/thanos@{THANOS}"
         environment = {**os.environ, "GOFLAGS": "-mod=mod"}
-        described = subprocess.run([go, "mod", "download", "-json", module], env=environment, stdout=subprocess.PIPE, check=True).stdout
+        described = subprocess.run([go, "mod", "download", "-json", f"{module}@{version}"], env=environment, stdout=subprocess.PIPE, check=True).stdout
         source = into / "source"
         shutil.copytree(json.loads(described)["Dir"], source)
         subprocess.run(["chmod", "-R", "u+w", source], check=True)
-        subprocess.run([go, "build", "-trimpath", "-tags=slicelabels", "-ldflags=-s -w", "-o", into / "thanos", "./cmd/thanos"], cwd=source, env=environment, check=True)
+        # Without the tag a label set of Prometheus is no slice, as theirs are.
+        subprocess.run([go, "build", "-trimpath", "-tags=slicelabels", "-ldflags=-s -w", "-o", into / name, f"./cmd/{name}"], cwd=source, env=environment, check=True)
         shutil.rmtree(source)
 
-    return cache.built("thanos", cache.key(THANOS), build) / "thanos"
+    return cache.built(name, cache.key(version), build) / name
 
 
 @contextlib.contextmanager
@@ -118,6 +123,46 @@ def over_thanos(binary, samples):
             yield query_http
 
 
+CORTEX_CONFIG = """
+target: distributor,ingester,store-gateway,querier
+auth_enabled: true
+server: {{http_listen_address: 127.0.0.1, http_listen_port: {http}, grpc_listen_address: 127.0.0.1, grpc_listen_port: {grpc}}}
+blocks_storage:
+  backend: filesystem
+  filesystem: {{dir: {directory}/bucket}}
+  tsdb: {{dir: {directory}/tsdb}}
+  bucket_store: {{sync_dir: {directory}/sync, sync_interval: 1s, bucket_index: {{enabled: false}}}}
+ingester: {{lifecycler: {{address: 127.0.0.1, final_sleep: 0s, ring: {{kvstore: {{store: inmemory}}, replication_factor: 1}}}}}}
+distributor: {{ring: {{kvstore: {{store: inmemory}}, instance_addr: 127.0.0.1}}}}
+querier: {{store_gateway_addresses: "127.0.0.1:{grpc}"}}
+"""
+
+
+@contextlib.contextmanager
+def over_cortex(binary, samples):
+    """The URL of a Cortex that has these samples as those of an organisation, and the file that names it."""
+    _, promtool = prometheus_programs("2")
+    with scratch("jobledger-cortex") as directory:
+        (directory / "samples").write_text("\n".join(samples.lines()))
+        blocks = directory / "bucket" / ORGANISATION
+        subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", directory / "samples", blocks], check=True, capture_output=True)
+        http, grpc = free_ports(2)
+        (directory / "cortex.yml").write_text(CORTEX_CONFIG.format(directory=directory, http=http, grpc=grpc))
+        names = directory / "http.yml"
+        names.write_text(f"http_headers: {{X-Scope-OrgID: {{values: [{ORGANISATION}]}}}}\n")
+        url = f"http://127.0.0.1:{http}/prometheus"
+        with running([str(binary), f"-config.file={directory}/cortex.yml"], directory / "log"):
+
+            def has_all():
+                request = urllib.request.Request(f"{url}/api/v1/query?query=count(last_over_time(jobledger_job_info[7d]))", headers={"X-Scope-OrgID": ORGANISATION})
+                with contextlib.suppress(OSError):
+                    with urllib.request.urlopen(request, timeout=60) as answer:
+                        return json.load(answer)["data"]["result"]
+
+            wait_for("Cortex", has_all)
+            yield url, names
+
+
 def differences(one, other, where="", limit=EQUAL):
     """Where two documents differ."""
     if isinstance(one, dict) and isinstance(other, dict):
@@ -136,11 +181,11 @@ def differences(one, other, where="", limit=EQUAL):
         yield f"{where}: {one!r}, {other!r}"
 
 
-def shown(server, cli, command, until):
+def shown(url, cli, command, until, *options):
     """What a command writes: a document where it is one. `top` looks at its own time, which is left out."""
     with scratch("jobledger-elsewhere") as directory:
         (directory / "digest.toml").write_text(POLICIES.replace("{directory}", str(directory)))
-        ran = Ran(cli, f"http://{server}", *[word.replace("{directory}", str(directory)) for word in command], "--no-sacct", f"--until={until}")
+        ran = Ran(cli, url, *[word.replace("{directory}", str(directory)) for word in command], "--no-sacct", f"--until={until}", *options)
     if ran.status:
         return f"exit {ran.status}: {ran.err}"
     try:
@@ -150,9 +195,9 @@ def shown(server, cli, command, until):
 
 
 def main():
-    cli, binary, failed = program(), thanos(), 0
+    cli, binary, cortex, failed = program(), built(*THANOS), built(*CORTEX), 0
     if not binary:
-        print("not Thanos: there is no Go to build it")
+        print("neither Thanos nor Cortex: there is no Go to build them")
     for name, make in SAMPLES.items():
         # All look at the same time, so that the same samples are within their windows.
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -160,16 +205,21 @@ def main():
         os.environ["JOBLEDGER_PROMETHEUS"] = "2"
         with contextlib.ExitStack() as stack:
             two = stack.enter_context(server_of(samples))
-            others = {"VictoriaMetrics": stack.enter_context(Victoria(samples)).address}
+            others = {"VictoriaMetrics": (f"http://{stack.enter_context(Victoria(samples)).address}", ())}
             if binary:
-                others["Thanos"] = stack.enter_context(over_thanos(binary, samples))
+                others["Thanos"] = (f"http://{stack.enter_context(over_thanos(binary, samples))}", ())
+                url, names = stack.enter_context(over_cortex(cortex, samples))
+                others["Cortex"] = (url, (f"--http.config.file={names}",))
+                refused = Ran(cli, url, "list", "--user=all")
+                failed += (refused.status, "no org id" in refused.err) != (1, True)
+                print("Cortex without a name:", refused.err.strip())
             os.environ["JOBLEDGER_PROMETHEUS"] = "3"
             with server_of(samples) as three:
-                others["Prometheus 3"] = three.address
+                others["Prometheus 3"] = (f"http://{three.address}", ())
                 for command in COMMANDS[name]:
-                    truth = shown(two.address, cli, command, until)
-                    for other, address in others.items():
-                        found = list(differences(truth, shown(address, cli, command, until)))
+                    truth = shown(f"http://{two.address}", cli, command, until)
+                    for other, (url, options) in others.items():
+                        found = list(differences(truth, shown(url, cli, command, until, *options)))
                         failed += bool(found)
                         print("FAIL" if found else "ok  ", other, " ".join(command[:2]), *found[:12], sep="  " if not found else "\n     ", flush=True)
     print(f"{failed} differ" if failed else "all are the same")

@@ -9,6 +9,7 @@ mod idle_gpus;
 mod list;
 mod mail;
 mod node;
+mod patience;
 mod record;
 mod report;
 mod snapshot;
@@ -31,7 +32,7 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
     let done: Result<(), Failure> = match arguments.command {
         Command::Record(options) => {
             return block_on(async {
-                let more = More { whole_node: options.whole_node, own_gpus: true };
+                let more = More { whole_node: options.whole_node, own_devices: true };
                 let new = Node::new(&options.node, more, &arguments.common, environment);
                 let mut node = new.await?;
                 let done = record::run(&options, &mut node).await;
@@ -49,11 +50,11 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
         Command::Flags => output::write(None, documents::flags().as_bytes()),
         Command::Report(options) if !options.recording.is_empty() => {
             let here = Surroundings::of_recordings(&arguments.common, environment, &options.recording)?;
-            block_on(report::of_recordings(&options, &here))
+            block_on(patience::interrupted(report::of_recordings(&options, &here)))
         }
         Command::Export(options) if !options.recording.is_empty() => {
             let here = Surroundings::of_recordings(&arguments.common, environment, &options.recording)?;
-            block_on(export::of_recordings(&options, &here))
+            block_on(patience::interrupted(export::of_recordings(&options, &here)))
         }
         Command::Snapshot(options) => {
             let here = Surroundings::without_source(&arguments.common, environment)?;
@@ -83,9 +84,13 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
                 Box::pin(compare::run(&options, here))
             })
         }
-        Command::Top(options) => with(&Surroundings::new(&arguments.common, environment, "1d")?, |here| {
-            Box::pin(top::run(&options, here))
-        }),
+        // It has the terminal to itself.
+        Command::Top(options) => {
+            let here = Surroundings::new(&arguments.common, environment, "1d")?;
+            let done = block_on(patience::interrupted(top::run(&options, &here)));
+            here.show_log();
+            done
+        }
         Command::Waste(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(waste::run(&options, here))
         }),
@@ -107,12 +112,13 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
 
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + 'a>>;
 
-/// Does the work, and shows what was asked for it.
+/// Does the work, and shows how far it is and what was asked for it.
 fn with<'a, T>(
     surroundings: &'a Surroundings,
     work: impl FnOnce(&'a Surroundings) -> Work<'a, T>,
 ) -> Result<T, Failure> {
-    let done = block_on(work(surroundings));
+    let work = patience::shown(work(surroundings), &surroundings.source.client);
+    let done = block_on(patience::interrupted(work));
     surroundings.show_log();
     done
 }

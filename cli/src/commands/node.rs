@@ -39,8 +39,8 @@ enum From {
 pub(super) struct More {
     /// All of the node.
     pub(super) whole_node: bool,
-    /// The job's GPUs, where no exporter runs. What they did is known from the second time on.
-    pub(super) own_gpus: bool,
+    /// The job's GPUs and the node's energy, where no exporter runs. What they did is known from the second time on.
+    pub(super) own_devices: bool,
 }
 
 impl Node {
@@ -63,9 +63,11 @@ impl Node {
         };
         let config::Record { exporter, http_config_file, nvml_library } =
             config::load(common.config.as_deref(), environment.user_config.as_deref())?.record;
-        let own = || own(&job, environment, more.own_gpus, nvml_library);
+        let own = || own(&job, environment, more.own_devices, nvml_library);
+        // That page has no other job.
+        let all = Selection { whole_node: true, ..selection.clone() };
         if options.own_cgroup {
-            return Ok(Self { selection, from: own()? });
+            return Ok(Self { selection: all, from: own()? });
         }
         let chosen = options.exporter.clone().or(exporter);
         let url = chosen.clone().unwrap_or_else(|| EXPORTER.to_owned());
@@ -85,9 +87,9 @@ impl Node {
             && let Ok(from) = own()
         {
             warn(
-                "no exporter answers: the job's own cgroup is read, which has neither the node's energy nor its network nor counters",
+                "no exporter answers: the job's own cgroup is read, which has neither its energy nor its network nor counters",
             );
-            return Ok(Self { selection, from });
+            return Ok(Self { selection: all, from });
         }
         Ok(Self { selection, from: From::Exporter { client, url } })
     }
@@ -121,7 +123,12 @@ impl Node {
     }
 }
 
-fn own(job: &str, environment: &Environment, gpus: bool, library: Option<PathBuf>) -> Result<From, Failure> {
+fn own(
+    job: &str,
+    environment: &Environment,
+    devices: bool,
+    library: Option<PathBuf>,
+) -> Result<From, Failure> {
     let uid = getuid().as_raw();
     let mut identity = environment.identity.clone();
     identity.push(("uid", uid.to_string()));
@@ -131,7 +138,7 @@ fn own(job: &str, environment: &Environment, gpus: bool, library: Option<PathBuf
     let cpus = usize::try_from(cpus.count()).unwrap_or(usize::MAX);
     let roots = Arc::new(Roots::default());
     let own = OwnJob::find(job, identity, cpus, &roots)?;
-    let own = if gpus { own.with_gpus(&roots, environment.visible_gpus.clone(), library) } else { own };
+    let own = if devices { own.with_devices(&roots, environment.visible_gpus.clone(), library) } else { own };
     Ok(From::Own(Box::new(own)))
 }
 

@@ -98,7 +98,11 @@ fn this_job(environment: &Environment) -> Result<JobId, Failure> {
 fn of_format<'a>(id: &'a JobId, options: &arguments::Report, format: Format) -> Wanted<'a> {
     let run = options.run.map_or(WhichRun::Last, WhichRun::Number);
     let (bins, curves) = if format.is_whole_file() { (PAGE_BINS, OF_PAGES) } else { (BINS, OF_REPORTS) };
-    let parts = if format.is_whole_file() || format == Format::Json { Parts::Totals } else { Parts::None };
+    let parts = match format {
+        Format::Json => Parts::Totals,
+        _ if format.is_whole_file() => Parts::Plots,
+        _ => Parts::None,
+    };
     Wanted { run, bins, curves, parts, ..wanted(id) }
 }
 

@@ -12,6 +12,7 @@ use prometheus_api::{Client, Options, ProxyEnvironment};
 
 use crate::arguments::{Common, When, Whose};
 use crate::config::{self, Config};
+use crate::output::Progress;
 use crate::own_job::{Visible, place};
 use crate::privacy::Privacy;
 use crate::source::accounting::Sacct;
@@ -312,6 +313,7 @@ fn zone(common: &Common) -> Result<TimeZone, Failure> {
 
 #[allow(clippy::print_stderr, reason = "a warning")]
 pub(super) fn warn(text: &str) {
+    Progress::erase();
     eprintln!("jobledger: {text}");
 }
 

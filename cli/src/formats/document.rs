@@ -118,7 +118,9 @@ impl Document {
         section("Over time", curves::blocks(&place, &mut missing));
         section("Nodes and GPUs over time", heat_maps::blocks(&place));
         section("Nodes and GPUs", tables::nodes_and_gpus(job));
-        section("Steps", tables::steps(job));
+        let mut steps = curves::steps(&place);
+        steps.extend(tables::steps(job));
+        section("Steps", steps);
         section("Energy", tables::energy(report, &mut missing));
         section("Hardware counters", tables::counters(job, &mut missing));
         section("Data quality", vec![Block::Lines(quality(report, &missing))]);

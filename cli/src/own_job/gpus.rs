@@ -346,7 +346,7 @@ impl Gpus {
             number(unit.minor),
         );
         page.of_job("jobledger_job_gpu_info", &format!("{kind},source=\"opened\""), 1);
-        page.of_gpu("jobledger_gpu_info", &kind, 1);
+        page.plain("jobledger_gpu_info", &kind, 1);
         let allocated = now.saturating_duration_since(held.since);
         page.time("jobledger_job_gpu_allocated_seconds_total", &labels, allocated);
         for (quantity, total) in &held.totals {
@@ -377,7 +377,7 @@ impl Gpus {
             for (key, value) in &fact.labels {
                 labels.push_str(&format!(",{key}=\"{}\"", escaped(value)));
             }
-            page.of_gpu(fact.family.name, &labels, fact.value.to_f64());
+            page.plain(fact.family.name, &labels, fact.value.to_f64());
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The job that this process is in, read from its own cgroup, for nodes without the exporter.
 //!
-//! What it shows has the exporter's names and meanings: CPU time and CPUs, memory, pressure, I/O, GPUs. Other jobs, the node's energy,
-//! counters and network are the exporter's, which has the privileges for them. Sources: `/proc/PID/cgroup` (cgroups(7)), crates `cgroups` and `cpu-topology`,
+//! What it shows has the exporter's names and meanings: CPU time and CPUs, memory, pressure, I/O, GPUs, and the node's energy where users may
+//! read it. Other jobs, the job's part of the energy, counters and network are the exporter's, which has the privileges for them. Sources: `/proc/PID/cgroup` (cgroups(7)), crates `cgroups` and `cpu-topology`,
 //! `/proc/PID/stat` for the start. Needs no privilege.
 
+mod energy;
 mod gpus;
 mod io;
 pub mod place;
@@ -11,12 +12,13 @@ pub mod place;
 use std::fmt::{Display, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cgroups::cpu::{self, CpuStat};
 use cgroups::memory::{parse_memory_events, parse_memory_stat, parse_memory_stat_v1};
 use cgroups::{Cgroup, Controller, Version, View};
 use cpu_topology::CpuSet;
+use energy::NodeEnergy;
 use gpus::Gpus;
 pub use gpus::Visible;
 use io::ProcessIo;
@@ -54,6 +56,7 @@ pub struct OwnJob {
     devices: Option<Dir>,
     io: ProcessIo,
     gpus: Option<Gpus>,
+    energy: Option<NodeEnergy>,
 }
 
 impl OwnJob {
@@ -92,14 +95,16 @@ impl OwnJob {
             devices: Dir::open(&roots.sys("dev/block")).ok(),
             io: ProcessIo::default(),
             gpus: None,
+            energy: None,
         })
     }
 
-    /// With the GPUs that this process may open and that are `visible` to programs. `library` is NVIDIA's, where the linker does not
-    /// find it.
+    /// With what is counted from the first reading on: the GPUs that this process may open and that are `visible` to programs, and the
+    /// node's energy. `library` is NVIDIA's, where the linker does not find it.
     #[must_use]
-    pub fn with_gpus(self, roots: &Arc<Roots>, visible: Visible, library: Option<PathBuf>) -> Self {
-        Self { gpus: Some(Gpus::new(roots, visible, library)), ..self }
+    pub fn with_devices(self, roots: &Arc<Roots>, visible: Visible, library: Option<PathBuf>) -> Self {
+        let (gpus, energy) = (Gpus::new(roots, visible, library), NodeEnergy::new(roots));
+        Self { gpus: Some(gpus), energy: Some(energy), ..self }
     }
 
     /// What could not be read of its GPUs, each once.
@@ -159,6 +164,9 @@ impl OwnJob {
         if let Some(gpus) = &mut self.gpus {
             gpus.write(&mut page);
         }
+        if let Some(energy) = &mut self.energy {
+            energy.write(Instant::now(), &mut page);
+        }
         self.node(&mut page);
         Ok(page.text)
     }
@@ -170,7 +178,11 @@ impl OwnJob {
         page.of_node("jobledger_node_cores", cores);
         page.of_node(
             "jobledger_node_memory_total_bytes",
-            self.files.read("proc/meminfo").ok().and_then(memory_total),
+            self.files.read("proc/meminfo").ok().and_then(|meminfo| of_meminfo(meminfo, b"MemTotal:")),
+        );
+        page.of_node(
+            "jobledger_node_memory_available_bytes",
+            self.files.read("proc/meminfo").ok().and_then(|meminfo| of_meminfo(meminfo, b"MemAvailable:")),
         );
     }
 }
@@ -197,8 +209,8 @@ impl Page {
         self.of_job(name, more, format_args!("{}.{:09}", time.as_secs(), time.subsec_nanos()));
     }
 
-    /// Of a GPU, whatever job has it.
-    fn of_gpu(&mut self, name: &str, labels: &str, value: impl Display) {
+    /// Of a GPU or of the node, whatever job has it.
+    fn plain(&mut self, name: &str, labels: &str, value: impl Display) {
         // As above.
         let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.trim_start_matches(','));
     }
@@ -370,9 +382,9 @@ fn pressure(view: &View<'_>, buffer: &mut Buffer, page: &mut Page) {
     }
 }
 
-/// Bytes of `MemTotal` in `/proc/meminfo`.
-fn memory_total(meminfo: &[u8]) -> Option<u64> {
-    let line = meminfo.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"MemTotal:"))?;
+/// Bytes of a line of `/proc/meminfo`.
+fn of_meminfo(meminfo: &[u8], name: &[u8]) -> Option<u64> {
+    let line = meminfo.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(name))?;
     let kib = line.trim_ascii().strip_suffix(b" kB")?;
     parse_integer(&[kib.trim_ascii(), b"\n"].concat()).ok()?.checked_mul(1024)
 }

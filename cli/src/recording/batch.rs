@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use job_report::metric::{self, Level};
+
 use super::line::{Line, escaped};
 use crate::series::{END, GPU_INFO, NODE_GPU_INFO, OF_NODES, START};
 
@@ -49,6 +51,7 @@ impl Selection {
             let of_node = OF_NODES.contains(&line.name)
                 || line.name == NODE_GPU_INFO
                 || line.name.starts_with("jobledger_gpu_") && has_gpu(line)
+                || is_of_host(line)
                 || self.whole_node;
             if of_others || !(*own || of_node) {
                 continue;
@@ -79,6 +82,14 @@ impl Selection {
     }
 }
 
+/// Whether it is exported of the whole node.
+fn is_of_host(line: &Line<'_>) -> bool {
+    let is = |(name, value): &(&str, &str)| line.label(name).is_some_and(|label| label == *value);
+    (metric::ALL.iter()).any(|metric| {
+        metric.level == Level::Host && metric.series == line.name && metric.labels.iter().all(is)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +108,8 @@ jobledger_gpu_temperature_celsius{gpu="0",uuid="GPU-a"} 61
 jobledger_gpu_temperature_celsius{gpu="1",uuid="GPU-b"} 62
 jobledger_node_cpus 64
 jobledger_node_load1 3.5
+jobledger_node_cpu_seconds_total{mode="idle"} 9.5
+jobledger_node_cpu_seconds_total{mode="user"} 7.5
 "#;
 
     fn selection(job: &str, whole_node: bool) -> Selection {
@@ -117,6 +130,7 @@ jobledger_node_load1 3.5
                 r#"jobledger_gpu_info{gpu="1",uuid="GPU-b",instance="n\"1"} 1 12.346"#,
                 r#"jobledger_gpu_temperature_celsius{gpu="0",uuid="GPU-a",instance="n\"1"} 61 12.346"#,
                 r#"jobledger_node_cpus{instance="n\"1"} 64 12.346"#,
+                r#"jobledger_node_cpu_seconds_total{mode="idle",instance="n\"1"} 9.5 12.346"#,
             ]
         );
         assert_eq!((batch.of_job, batch.ended), (3, false));

@@ -10,7 +10,7 @@ pub mod recordings;
 
 use std::future::Future;
 
-use job_report::{Metric, Report};
+use job_report::{Metric, Report, metric};
 
 use crate::job_id::JobId;
 use crate::{Failure, Kind};
@@ -48,9 +48,17 @@ pub enum Parts {
     None,
     /// Totals.
     Totals,
+    /// Totals, and of the busiest steps the curves that plots have.
+    Plots,
     /// Totals, and the curves that the job has.
     Curves,
 }
+
+/// Steps that have a line in a plot: a plot has seven colours.
+pub const PLOTTED_STEPS: usize = 7;
+/// What of them has curves.
+pub static OF_PLOTTED_STEPS: [&Metric; 3] =
+    [&metric::CPU_SECONDS, &metric::MEMORY_ANON_BYTES, &metric::MEMORY_SHMEM_BYTES];
 
 /// What gives reports: a server of time series, or one day a service that gives each user the reports of their own jobs. Access control is the
 /// source's: this program runs with its user's rights.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use job_report::metric::{self, Kind as MetricKind, Level};
-use job_report::{Curves, Report, Thresholds};
+use job_report::metric::{self, Kind as MetricKind};
+use job_report::{Curves, Report, Thresholds, busiest_steps};
 use prometheus_api::{Labels, Sample, Series};
 
 use super::identity::{Who, choose, identity};
-use super::labels::ALL_LABELS;
+use super::labels::counted;
 use super::measured::{Measured, exporter, measured};
-use super::{Parts, Source, Wanted, WhichRun, endings, pick_run, round_step};
+use super::{PLOTTED_STEPS, Parts, Source, Wanted, WhichRun, endings, pick_run, round_step};
 use crate::job_id::JobId;
 use crate::recording::{Recorded, read};
 use crate::series::{END, GPU_INFO, GPUS, NODE_GPU_INFO, OF_NODES, START};
@@ -54,8 +54,8 @@ impl Recordings {
 
     /// Reads their texts.
     pub fn new<'a>(texts: impl IntoIterator<Item = &'a str>, thresholds: Thresholds, now: f64) -> Self {
-        let kept: BTreeSet<&str> = ALL_LABELS.split(", ").chain([CLUSTER]).collect();
-        Self { recorded: read(texts, |label| kept.contains(label)), thresholds, now }
+        let counted = counted(CLUSTER);
+        Self { recorded: read(texts, |label| counted.contains(label)), thresholds, now }
     }
 
     /// The recorded job, if it is one alone.
@@ -162,12 +162,12 @@ impl OfJob<'_> {
                 .filter(|(time, _)| (start..before).contains(time))
                 .collect(),
         };
-        let devices: BTreeSet<_> = (metric::ALL.iter())
-            .filter(|metric| metric.level == Level::Device)
+        let others: BTreeSet<_> = (metric::ALL.iter())
+            .filter(|metric| !metric.is_of_job())
             .map(|metric| Some(metric.series))
             .collect();
-        let of_devices = self.nodes.iter().filter(|series| devices.contains(&series.labels.name()));
-        let mut series: Vec<Series> = self.series.iter().chain(of_devices).map(during).collect();
+        let of_nodes = self.nodes.iter().filter(|series| others.contains(&series.labels.name()));
+        let mut series: Vec<Series> = self.series.iter().chain(of_nodes).map(during).collect();
         measured.add_held(&held(&series));
         measured.add_others(&facts(&series));
         measured.add_others(&self.hardware());
@@ -188,9 +188,19 @@ impl OfJob<'_> {
                 |series: &Series| series.points.last().map(|(_, value)| sample(&series.labels, *value));
             measured.add_parts(&series.iter().filter_map(last).collect::<Vec<_>>());
         }
-        if wanted.parts != Parts::Curves {
-            series.retain(|series| series.labels.get("step").is_none());
-        }
+        let plotted: Vec<&str> = match wanted.parts {
+            Parts::Plots => {
+                busiest_steps(&measured.nodes, PLOTTED_STEPS).iter().map(|step| step.name).collect()
+            }
+            Parts::None | Parts::Totals | Parts::Curves => Vec::new(),
+        };
+        series.retain(|series| match series.labels.get("step") {
+            None => true,
+            Some(step) => {
+                wanted.parts == Parts::Curves
+                    || series.labels.get("task").is_none() && plotted.contains(&step)
+            }
+        });
         if wanted.curves.is_empty() || wanted.bins == 0 {
             return;
         }

@@ -137,6 +137,23 @@ impl Discovery {
     fn add(&mut self, meter: impl Meter + 'static) {
         self.meters.push(Box::new(meter));
     }
+
+    /// Cray's counters, and the sensors under hwmon.
+    fn add_sensors(&mut self, roots: &Arc<Roots>) {
+        cray::PmCounters::find(roots).into_iter().for_each(|meter| self.add(meter));
+        let sensors = hwmon::Hwmon::find(roots);
+        self.ignored = sensors.ignored;
+        sensors.meters.into_iter().for_each(|meter| self.add(meter));
+    }
+
+    /// Has what answers late read on a thread of its own.
+    fn with_slow_apart(mut self, period: Duration) -> Self {
+        let (slow, quick) = std::mem::take(&mut self.meters).into_iter().partition(|meter| meter.slow());
+        self.meters = quick;
+        let finders = std::mem::take(&mut self.finders);
+        Background::new(slow, finders, period).into_iter().for_each(|meter| self.add(meter));
+        self
+    }
 }
 
 /// The files below sysfs that may be root's, to be opened by a process that will not be root when it reads them.
@@ -154,12 +171,19 @@ pub fn discover(roots: &Arc<Roots>, options: &Options) -> Discovery {
         |device| hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) }),
         || ipmi::find(roots, &options.bmc, start),
     );
-    let (slow, quick) = std::mem::take(&mut found.meters).into_iter().partition(|meter| meter.slow());
-    found.meters = quick;
-    let mut finders = std::mem::take(&mut found.finders);
-    finders.extend(options.redfish.clone().map(redfish::find));
-    Background::new(slow, finders, options.slow_period).into_iter().for_each(|meter| found.add(meter));
-    found
+    found.finders.extend(options.redfish.clone().map(redfish::find));
+    found.with_slow_apart(options.slow_period)
+}
+
+/// Finds those that are files of sysfs, which all users may read where the kernel or the site lets them. Nothing else is asked or opened.
+pub fn discover_files(roots: &Arc<Roots>, slow_period: Duration) -> Discovery {
+    let mut found = Discovery::default();
+    let topology = Topology::current(&mut NodeFiles::new(roots));
+    let (powercap, refused) = powercap::Powercap::find(roots, &topology);
+    found.refused = refused;
+    powercap.into_iter().for_each(|meter| found.add(meter));
+    found.add_sensors(roots);
+    found.with_slow_apart(slow_period)
 }
 
 fn discover_with(
@@ -181,10 +205,7 @@ fn discover_with(
     }
     perf.into_iter().for_each(|meter| found.add(meter));
     powercap.into_iter().for_each(|meter| found.add(meter));
-    cray::PmCounters::find(roots).into_iter().for_each(|meter| found.add(meter));
-    let sensors = hwmon::Hwmon::find(roots);
-    found.ignored = sensors.ignored;
-    sensors.meters.into_iter().for_each(|meter| found.add(meter));
+    found.add_sensors(roots);
     let node = |zone: &Zone| zone.domain == Domain::Node;
     // A BMC is not asked for what another source counts.
     if !found.zones().iter().any(|zone| node(zone) && !zone.estimated) {

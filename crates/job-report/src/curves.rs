@@ -68,15 +68,20 @@ impl Curves {
     ///
     /// A counter begins with 0 at the start, and grows evenly between two readings. Its mean over a bin is its growth from one end to the
     /// other: nothing is extrapolated, so the curve's integral is the total. A gauge has the last value of a bin.
+    /// Of a counter that is not the job's own nothing is known before it was first read.
     pub fn add(
         &mut self,
         (metric, node, gpu): (&'static Metric, Option<usize>, Option<usize>),
         points: &[(f64, f64)],
         total: Option<(f64, f64)>,
     ) {
-        let values = match metric.kind {
-            Kind::Counter => self.slopes(self.start, points, total),
-            Kind::Gauge | Kind::Last => self.last(points),
+        let values = match (metric.kind, points) {
+            (Kind::Counter, [(begin, first), later @ ..]) if !metric.is_of_job() => {
+                let grown: Vec<_> = later.iter().map(|(time, value)| (*time, value - first)).collect();
+                self.slopes(*begin, &grown, None)
+            }
+            (Kind::Counter, _) => self.slopes(self.start, points, total),
+            (Kind::Gauge | Kind::Last, _) => self.last(points),
         };
         self.curves.push(Curve { metric, node, gpu, part: None, values });
     }
@@ -231,7 +236,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::metric::{CPU_SECONDS, MEMORY_USED_BYTES};
+    use crate::metric::{CPU_SECONDS, MEMORY_USED_BYTES, NODE_CPU_IDLE_SECONDS};
 
     #[test]
     fn a_counters_curve_has_the_mean_of_each_bin() {
@@ -256,6 +261,19 @@ mod tests {
         );
         let values = &curves.curves[3].values;
         assert_eq!((values[0], values[1], values[2].is_nan()), (1.0, 0.5, true));
+    }
+
+    #[test]
+    fn a_counter_that_is_not_the_jobs_begins_with_its_first_reading() {
+        let mut curves = Curves::new(1000.0, 1240.0, 60.0);
+        let points = [(1060.0, 5000.0), (1120.0, 5030.0), (1180.0, 5090.0)];
+        curves.add((&NODE_CPU_IDLE_SECONDS, Some(0), None), &points, None);
+        let values = &curves.curves[0].values;
+        assert!(values[0].is_nan() && values[3].is_nan(), "{values:?}");
+        assert_eq!(values[1..3], [0.5, 1.0]);
+        // Loaded again, a driver counts from 0: what came after is not known.
+        curves.add((&NODE_CPU_IDLE_SECONDS, Some(1), None), &[(1060.0, 5000.0), (1120.0, 1.0)], None);
+        assert!(curves.curves[1].values.iter().all(|value| value.is_nan()));
     }
 
     #[test]

@@ -218,7 +218,7 @@ impl Node {
     /// A total of the node, those of GPUs and boards added up.
     pub fn total(&self, metric: &metric::Metric) -> Option<f64> {
         match metric.level {
-            metric::Level::Node => self.values.get(metric),
+            metric::Level::Node | metric::Level::Host => self.values.get(metric),
             metric::Level::Gpu | metric::Level::Device => {
                 sum(self.gpus.iter().chain(&self.boards).map(|gpu| gpu.values.get(metric)))
             }

@@ -24,6 +24,6 @@ pub use numbers::Numbers;
 pub use part::Part;
 pub use report::{Quality, Report};
 pub use run::{Run, Seen, runs};
-pub use step::{Step, steps};
+pub use step::{Step, busiest_steps, steps};
 pub use thresholds::{Texts, Thresholds, ThresholdsError};
 pub use values::{Values, ratio};

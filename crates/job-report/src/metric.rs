@@ -20,6 +20,8 @@ pub enum Level {
     Gpu,
     /// A GPU that the job has, whoever uses it: the exporter's series names no job.
     Device,
+    /// A node of the job with all that runs there: the exporter's series names no job.
+    Host,
 }
 
 /// The unit of a quantity. A counter's curve is this per second.
@@ -35,6 +37,8 @@ pub enum Unit {
     Hertz,
     /// Degrees.
     Celsius,
+    /// A part of a whole, 0 to 1.
+    Ratio,
     /// A number of things.
     Count,
 }
@@ -48,6 +52,7 @@ impl Unit {
             Unit::Joules => "joules",
             Unit::Hertz => "hertz",
             Unit::Celsius => "celsius",
+            Unit::Ratio => "ratio",
             Unit::Count => "",
         }
     }
@@ -84,9 +89,14 @@ impl Metric {
         self.level != Level::Device && !peaks.contains(&self)
     }
 
+    /// Whether its series are the job's own. Of others a counter began before the job did.
+    pub fn is_of_job(&self) -> bool {
+        matches!(self.level, Level::Node | Level::Gpu)
+    }
+
     /// Whether it is in reports, and not in exports alone.
     pub fn is_usual(&self) -> bool {
-        self.level != Level::Device && !IN_EXPORTS_ALONE.contains(&self)
+        self.is_of_job() && !IN_EXPORTS_ALONE.contains(&self)
     }
 }
 
@@ -139,6 +149,7 @@ metrics! {
         ALONE_SECONDS "alone_seconds" "jobledger_job_alone_seconds_total" [] Counter Seconds "Time for which it was the only job on the node";
         ENERGY_JOULES "energy_joules" "jobledger_job_energy_joules_total" [] Counter Joules "Energy of CPUs, memory and overhead";
         ENERGY_PACKAGE_JOULES "energy_package_joules" "jobledger_job_energy_joules_total" ["domain" = "package"] Counter Joules "Energy of CPU packages";
+        ENERGY_CORE_JOULES "energy_core_joules" "jobledger_job_core_energy_joules_total" [] Counter Joules "Energy of cores, as the CPU measures it: a part of that of packages";
         ENERGY_DRAM_JOULES "energy_dram_joules" "jobledger_job_energy_joules_total" ["domain" = "dram"] Counter Joules "Energy of memory";
         ENERGY_OVERHEAD_JOULES "energy_overhead_joules" "jobledger_job_energy_joules_total" ["domain" = "overhead"] Counter Joules "Energy of the rest of the node: board, fans, losses";
         INSTRUCTIONS "instructions" "jobledger_job_instructions_total" [] Counter Count "Instructions retired";
@@ -169,6 +180,9 @@ metrics! {
         UNIQUE_MEMORY_BYTES "unique_memory_bytes" "jobledger_job_unique_memory_bytes" [] Gauge Bytes "Memory that its processes share with nobody";
         OPEN_FILES "open_files" "jobledger_job_open_files" [] Gauge Count "Open files of its processes";
         CONTEXT_SWITCHES "context_switches" "jobledger_job_context_switches_total" [] Counter Count "Context switches";
+        SYSCALL_READS "syscall_reads" "jobledger_job_process_io_syscalls_total" ["direction" = "read"] Counter Count "Read calls";
+        SYSCALL_WRITES "syscall_writes" "jobledger_job_process_io_syscalls_total" ["direction" = "write"] Counter Count "Write calls";
+        FLOPS_SINGLE "flops_single" "jobledger_job_flops_total" ["precision" = "single"] Counter Count "Floating-point operations in single precision";
         CPU_MIGRATIONS "cpu_migrations" "jobledger_job_cpu_migrations_total" [] Counter Count "Moves of a task to another CPU";
         BRANCHES "branches" "jobledger_job_branches_total" [] Counter Count "Branches";
         BRANCH_MISSES "branch_misses" "jobledger_job_branch_misses_total" [] Counter Count "Branches that were predicted wrongly";
@@ -201,22 +215,45 @@ metrics! {
         GPU_PCIE_TRANSMITTED_BYTES "gpu_pcie_transmitted_bytes" "jobledger_job_gpu_pcie_transmitted_bytes_total" [] Counter Bytes "Sent over PCIe";
         GPU_LINK_RECEIVED_BYTES "gpu_link_received_bytes" "jobledger_job_gpu_link_received_bytes_total" [] Counter Bytes "Received over links to other GPUs";
         GPU_LINK_TRANSMITTED_BYTES "gpu_link_transmitted_bytes" "jobledger_job_gpu_link_transmitted_bytes_total" [] Counter Bytes "Sent over links to other GPUs";
+        GPU_PROCESSES "gpu_processes" "jobledger_job_gpu_processes" [] Gauge Count "Processes of the job that have the GPU open";
     }
     Device {
         GPU_SM_CLOCK_HERTZ "gpu_sm_clock_hertz" "jobledger_gpu_clock_hertz" ["clock" = "sm"] Gauge Hertz "Clock of the multiprocessors";
         GPU_MEMORY_CLOCK_HERTZ "gpu_memory_clock_hertz" "jobledger_gpu_clock_hertz" ["clock" = "memory"] Gauge Hertz "Clock of the GPU's memory";
         GPU_TEMPERATURE_CELSIUS "gpu_temperature_celsius" "jobledger_gpu_temperature_celsius" ["sensor" = "gpu"] Gauge Celsius "Temperature of the GPU";
         GPU_MEMORY_TEMPERATURE_CELSIUS "gpu_memory_temperature_celsius" "jobledger_gpu_temperature_celsius" ["sensor" = "memory"] Gauge Celsius "Temperature of the GPU's memory";
+        GPU_GRAPHICS_CLOCK_HERTZ "gpu_graphics_clock_hertz" "jobledger_gpu_clock_hertz" ["clock" = "graphics"] Gauge Hertz "Clock of the graphics engine";
+        GPU_MEMORY_UTILIZATION_RATIO "gpu_memory_utilization_ratio" "jobledger_gpu_utilization_ratio" ["engine" = "memory"] Gauge Ratio "Part of the driver's last sampling period in which memory was read or written";
+        GPU_ENCODER_UTILIZATION_RATIO "gpu_encoder_utilization_ratio" "jobledger_gpu_utilization_ratio" ["engine" = "encoder"] Gauge Ratio "The same for the encoder of video";
+        GPU_DECODER_UTILIZATION_RATIO "gpu_decoder_utilization_ratio" "jobledger_gpu_utilization_ratio" ["engine" = "decoder"] Gauge Ratio "The same for the decoder of video";
+        GPU_FAN_SPEED_RATIO "gpu_fan_speed_ratio" "jobledger_gpu_fan_speed_ratio" ["fan" = "0"] Gauge Ratio "Speed that the first fan is to have, of its highest";
+        GPU_BAR1_USED_BYTES "gpu_bar1_used_bytes" "jobledger_gpu_bar1_bytes" ["state" = "used"] Gauge Bytes "The window through which others reach the GPU's memory, used";
+        GPU_POWER_THROTTLE_SECONDS "gpu_power_throttle_seconds" "jobledger_gpu_throttle_seconds_total" ["reason" = "sw_power_cap"] Counter Seconds "Time in which the power limit held the clocks down";
+        GPU_THERMAL_THROTTLE_SECONDS "gpu_thermal_throttle_seconds" "jobledger_gpu_throttle_seconds_total" ["reason" = "thermal"] Counter Seconds "Time in which the temperature held the clocks down";
+        GPU_ECC_CORRECTED "gpu_ecc_corrected" "jobledger_gpu_ecc_errors_total" ["since" = "load", "type" = "corrected"] Counter Count "Errors of the GPU's memories that were corrected";
+        GPU_ECC_UNCORRECTED "gpu_ecc_uncorrected" "jobledger_gpu_ecc_errors_total" ["since" = "load", "type" = "uncorrected"] Counter Count "Errors of the GPU's memories that were not corrected";
+    }
+    Host {
+        NODE_CPU_IDLE_SECONDS "node_cpu_idle_seconds" "jobledger_node_cpu_seconds_total" ["mode" = "idle"] Counter Seconds "Time of the node's CPUs without a task";
+        NODE_CPU_IOWAIT_SECONDS "node_cpu_iowait_seconds" "jobledger_node_cpu_seconds_total" ["mode" = "iowait"] Counter Seconds "The same, while a task waited for storage";
+        NODE_MEMORY_AVAILABLE_BYTES "node_memory_available_bytes" "jobledger_node_memory_available_bytes" [] Gauge Bytes "Memory of the node that programs could still have";
+        NODE_HWMON_ENERGY_JOULES "node_hwmon_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "hwmon"] Counter Joules "Energy of the node by a power meter under hwmon";
+        NODE_CRAY_ENERGY_JOULES "node_cray_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "cray_pm_counters"] Counter Joules "Energy of the node by Cray's node controller";
+        NODE_IPMI_ENERGY_JOULES "node_ipmi_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "ipmi"] Counter Joules "Energy of the node by its BMC over IPMI";
+        NODE_REDFISH_ENERGY_JOULES "node_redfish_energy_joules" "jobledger_node_energy_joules_total" ["domain" = "node", "source" = "redfish"] Counter Joules "Energy of the node by a Redfish service";
     }
 }
 
 /// Those that files have and reports do not, so that these ask a server for less.
-static IN_EXPORTS_ALONE: [&Metric; 20] = [
+static IN_EXPORTS_ALONE: [&Metric; 24] = [
     &MEMORY_FILE_BYTES,
     &VIRTUAL_MEMORY_BYTES,
     &UNIQUE_MEMORY_BYTES,
     &OPEN_FILES,
     &CONTEXT_SWITCHES,
+    &SYSCALL_READS,
+    &SYSCALL_WRITES,
+    &FLOPS_SINGLE,
     &CPU_MIGRATIONS,
     &BRANCHES,
     &BRANCH_MISSES,
@@ -232,6 +269,7 @@ static IN_EXPORTS_ALONE: [&Metric; 20] = [
     &INFINIBAND_TRANSMITTED_PACKETS,
     &SLINGSHOT_RECEIVED_BYTES,
     &SLINGSHOT_TRANSMITTED_BYTES,
+    &GPU_PROCESSES,
 ];
 
 /// The one with this name in files.
@@ -252,14 +290,15 @@ mod tests {
         for metric in ALL {
             assert!(metric.key.ends_with(metric.unit.word()), "{}", metric.key);
             assert_eq!(metric.kind == Kind::Counter, metric.series.ends_with("_total"), "{}", metric.key);
-            assert_eq!(metric.level != Level::Node, metric.key.starts_with("gpu_"), "{}", metric.key);
+            let prefix = ["gpu_", "node_"].into_iter().find(|prefix| metric.key.starts_with(prefix));
+            let expected = match metric.level {
+                Level::Node => None,
+                Level::Gpu | Level::Device => Some("gpu_"),
+                Level::Host => Some("node_"),
+            };
+            assert_eq!(prefix, expected, "{}", metric.key);
             // A number of its own follows from no label of a job alone.
-            assert_eq!(
-                metric.level == Level::Device,
-                !metric.series.starts_with("jobledger_job_"),
-                "{}",
-                metric.key
-            );
+            assert_eq!(metric.is_of_job(), metric.series.starts_with("jobledger_job_"), "{}", metric.key);
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Part {
 }
 
 /// What is measured of steps: the metrics of a job on a node of which the exporter has the same of a step (tests/metric_names.txt).
-pub static OF_PARTS: [&Metric; 42] = [
+pub static OF_PARTS: [&Metric; 43] = [
     &metric::CPU_SECONDS,
     &metric::CPU_USER_SECONDS,
     &metric::CPU_SYSTEM_SECONDS,
@@ -51,6 +51,7 @@ pub static OF_PARTS: [&Metric; 42] = [
     &metric::CYCLES,
     &metric::FLOPS,
     &metric::FLOPS_DOUBLE,
+    &metric::FLOPS_SINGLE,
     &metric::FLOPS_SCALAR,
     &metric::FLOPS_ANY_WIDTH,
     &metric::SLOTS,

@@ -1,7 +1,7 @@
 //! The steps of a job on all its nodes.
 
 use crate::job::Node;
-use crate::metric::Metric;
+use crate::metric::{self, Metric};
 use crate::part::Part;
 use crate::values::{most, sum};
 
@@ -40,4 +40,14 @@ pub fn steps(nodes: &[Node]) -> Vec<Step<'_>> {
             Some(Step { name, parts, tasks: tasks.len() })
         })
         .collect()
+}
+
+/// At most so many of them: those with the most CPU time, in their order.
+pub fn busiest_steps(nodes: &[Node], most: usize) -> Vec<Step<'_>> {
+    let mut found: Vec<(usize, Step<'_>)> = steps(nodes).into_iter().enumerate().collect();
+    let used = |step: &Step<'_>| step.total(&metric::CPU_SECONDS).unwrap_or(0.0);
+    found.sort_by(|(_, a), (_, b)| used(b).total_cmp(&used(a)));
+    found.truncate(most);
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, step)| step).collect()
 }

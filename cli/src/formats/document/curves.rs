@@ -1,32 +1,33 @@
 //! Plots over the time of the job.
 
 use jiff::tz::TimeZone;
-use job_report::Curves;
 use job_report::metric::{self, Metric};
 use job_report::show::{bytes, digits};
+use job_report::{Curve, Curves, Step, busiest_steps};
 use svg_plots::{ClockUnit, Layer, Limit, LocalTime, Plot, TimeAxis, Unit, ValueAxis, XAxis};
 
 use super::super::moment;
 use super::{Block, Drawing, Place};
+use crate::source::PLOTTED_STEPS;
 
 /// Curves of fewer bins say no more than their means.
 pub(super) const LEAST_BINS: usize = 3;
 
 /// Names and values.
-type Lines = Vec<(&'static str, Vec<f64>)>;
+type Lines<'a> = Vec<(&'a str, Vec<f64>)>;
 
 /// A plot.
-struct Shown {
+struct Shown<'a> {
     title: &'static str,
     unit: Unit<'static>,
-    lines: Lines,
+    lines: Lines<'a>,
     /// They are parts of a whole.
     stacked: bool,
     limit: Option<(f64, String)>,
 }
 
-impl Shown {
-    fn lines(title: &'static str, unit: Unit<'static>, lines: Lines) -> Self {
+impl<'a> Shown<'a> {
+    fn lines(title: &'static str, unit: Unit<'static>, lines: Lines<'a>) -> Self {
         Self { title, unit, lines, stacked: false, limit: None }
     }
 }
@@ -50,9 +51,9 @@ pub(super) fn blocks(place: &Place<'_>, missing: &mut Vec<&'static str>) -> Vec<
     blocks
 }
 
-fn all(place: &Place<'_>, curves: &Curves) -> Vec<Shown> {
+fn all(place: &Place<'_>, curves: &Curves) -> Vec<Shown<'static>> {
     let (job, numbers) = (&place.report.job, &place.report.numbers);
-    let sums = |lines: &[(&'static str, &'static Metric)]| -> Lines {
+    let sums = |lines: &[(&'static str, &'static Metric)]| -> Lines<'static> {
         lines.iter().filter_map(|(name, metric)| Some((*name, curves.sum(metric)?))).collect()
     };
     let mut cpus = Shown::lines("CPUs used", Unit::Number, sums(&[("", &metric::CPU_SECONDS)]));
@@ -99,13 +100,40 @@ fn all(place: &Place<'_>, curves: &Curves) -> Vec<Shown> {
     plots
 }
 
+/// Plots of the busiest steps, where there are several. Where the exporter publishes none there is no plot, and nothing is missing.
+pub(super) fn steps(place: &Place<'_>) -> Vec<Block> {
+    let nodes = &place.report.job.nodes;
+    let curves = place.report.job.curves.as_ref().filter(|curves| curves.bins() >= LEAST_BINS);
+    let steps = busiest_steps(nodes, PLOTTED_STEPS);
+    let (Some(curves), 2..) = (curves, steps.len()) else { return Vec::new() };
+    let of = |metrics: &[&Metric]| -> Lines<'_> {
+        let line = |step: &Step<'_>| {
+            let is_of = |curve: &&Curve| {
+                let part = curve.node.and_then(|node| nodes.get(node)?.parts.get(curve.part?));
+                let is_it = part.is_some_and(|part| part.step == step.name && part.task.is_none());
+                is_it && metrics.contains(&curve.metric)
+            };
+            curves.join(curves.of_parts.iter().filter(is_of), |sum, value| sum + value)
+        };
+        let lines = steps.iter().filter_map(|step| Some((step.name, line(step)?)));
+        lines.filter(|(_, values)| values.iter().any(|value| value.is_finite())).collect()
+    };
+    let (cpus, memory) = ("CPUs used by each step", "Memory that each step held, without page cache");
+    let held = of(&[&metric::MEMORY_ANON_BYTES, &metric::MEMORY_SHMEM_BYTES]);
+    [(cpus, Unit::Number, of(&[&metric::CPU_SECONDS])), (memory, Unit::Binary("B"), held)]
+        .into_iter()
+        .filter(|(.., lines)| !lines.is_empty())
+        .map(|(title, unit, lines)| Block::Drawing(drawing(place, curves, &Shown::lines(title, unit, lines))))
+        .collect()
+}
+
 /// Parts that were read at slightly different times may be more than the whole. What is not known is not known of them, either.
 fn not_below_zero(value: f64) -> f64 {
     if value < 0.0 { 0.0 } else { value }
 }
 
 /// What is charged and neither anonymous nor shared is page cache and what the kernel needs for the job.
-fn memory(curves: &Curves) -> Lines {
+fn memory(curves: &Curves) -> Lines<'static> {
     let (anon, shared) = (curves.sum(&metric::MEMORY_ANON_BYTES), curves.sum(&metric::MEMORY_SHMEM_BYTES));
     let rest = curves.sum(&metric::MEMORY_USED_BYTES).zip(anon.as_ref().zip(shared.as_ref()));
     let rest = rest.map(|(used, (anon, shared))| {
@@ -116,13 +144,14 @@ fn memory(curves: &Curves) -> Lines {
 }
 
 /// Energy's domains are disjoint. Those without a part of their own here are one.
-fn power(place: &Place<'_>, curves: &Curves) -> Lines {
+fn power(place: &Place<'_>, curves: &Curves) -> Lines<'static> {
     let domains = [
         ("CPU packages", curves.sum(&metric::ENERGY_PACKAGE_JOULES)),
         ("memory", curves.sum(&metric::ENERGY_DRAM_JOULES)),
         ("rest of the node", curves.sum(&metric::ENERGY_OVERHEAD_JOULES)),
     ];
-    let mut parts: Lines = domains.into_iter().filter_map(|(name, values)| Some((name, values?))).collect();
+    let mut parts: Lines<'_> =
+        domains.into_iter().filter_map(|(name, values)| Some((name, values?))).collect();
     if let Some(all) = curves.sum(&metric::ENERGY_JOULES) {
         let known = |bin| parts.iter().filter_map(|(_, part)| part.get(bin)).sum::<f64>();
         let others: Vec<f64> =
@@ -144,10 +173,10 @@ fn power(place: &Place<'_>, curves: &Curves) -> Lines {
 fn gpus(
     place: &Place<'_>,
     curves: &Curves,
-    sums: &impl Fn(&[(&'static str, &'static Metric)]) -> Lines,
-) -> Vec<Shown> {
+    sums: &impl Fn(&[(&'static str, &'static Metric)]) -> Lines<'static>,
+) -> Vec<Shown<'static>> {
     let job = &place.report.job;
-    let mut lines: Lines = curves.gpus_busy().map(|busy| ("busy", busy)).into_iter().collect();
+    let mut lines: Lines<'_> = curves.gpus_busy().map(|busy| ("busy", busy)).into_iter().collect();
     lines.extend(sums(&[
         ("SM active", &metric::GPU_SM_ACTIVE_SECONDS),
         ("tensor cores active", &metric::GPU_TENSOR_ACTIVE_SECONDS),
@@ -174,7 +203,10 @@ fn gpus(
     vec![busy, memory, Shown::lines("GPU transfers", Unit::Binary("B/s"), sums(&moved))]
 }
 
-fn counters(curves: &Curves, sums: &impl Fn(&[(&'static str, &'static Metric)]) -> Lines) -> Vec<Shown> {
+fn counters(
+    curves: &Curves,
+    sums: &impl Fn(&[(&'static str, &'static Metric)]) -> Lines<'static>,
+) -> Vec<Shown<'static>> {
     let each = curves.sum(&metric::INSTRUCTIONS).zip(curves.sum(&metric::CYCLES));
     let each = each.map(|(instructions, cycles)| {
         // Nothing ran in a bin without cycles.
@@ -195,7 +227,7 @@ fn counters(curves: &Curves, sums: &impl Fn(&[(&'static str, &'static Metric)]) 
     ]
 }
 
-fn drawing(place: &Place<'_>, curves: &Curves, shown: &Shown) -> Drawing {
+fn drawing(place: &Place<'_>, curves: &Curves, shown: &Shown<'_>) -> Drawing {
     let edges: Vec<(f64, f64)> =
         std::iter::once(curves.start).chain(curves.ends()).zip(curves.ends()).collect();
     let points = |values: &[f64]| -> Vec<(f64, f64)> {
@@ -240,7 +272,7 @@ pub(super) fn span(curves: &Curves) -> (f64, f64) {
 }
 
 /// Least, mean and greatest of each line, and the limit.
-fn description(curves: &Curves, shown: &Shown) -> String {
+fn description(curves: &Curves, shown: &Shown<'_>) -> String {
     let show = |value: f64| shown.unit.show(value);
     let lines = shown.lines.iter().filter_map(|(name, values)| {
         let summary = curves.summary(values)?;

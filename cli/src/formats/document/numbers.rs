@@ -105,6 +105,7 @@ fn shown(metric: &Metric, value: f64) -> String {
         Unit::Joules => si(value / 3600.0, "Wh"),
         Unit::Hertz => si(value, "Hz"),
         Unit::Celsius => format!("{} °C", digits(value)),
+        Unit::Ratio => percent(value),
         Unit::Count if metric.kind == Kind::Counter => si(value, "").trim_end().to_owned(),
         Unit::Count => digits(value),
     }

@@ -2,7 +2,7 @@
 
 use job_report::metric::{self, Metric};
 use job_report::show::{bytes, digits, percent, si, time};
-use job_report::{Gpu, Job, Node, Numbers, Report, Step, ratio, steps as steps_of};
+use job_report::{Gpu, Job, Node, Numbers, Report, Step, busiest_steps, ratio, steps as steps_of};
 
 use super::super::nodes::busy;
 use super::super::table::{Head, Row};
@@ -235,15 +235,9 @@ fn columns_of_steps<'a>() -> [Column<Step<'a>>; 13] {
 /// Rows of the table of steps.
 const MOST_STEPS: usize = 30;
 
-/// Those with the most CPU time, in their order.
 pub(super) fn steps(job: &Job) -> Vec<Block> {
-    let all = steps_of(&job.nodes);
-    let used = |step: &&Step<'_>| step.total(&metric::CPU_SECONDS).unwrap_or(0.0);
-    let mut shown: Vec<&Step<'_>> = all.iter().collect();
-    shown.sort_by(|a, b| used(b).total_cmp(&used(a)));
-    shown.truncate(MOST_STEPS);
-    shown.sort_by_key(|step| all.iter().position(|other| other.name == step.name));
-    let rows: Vec<_> = shown.into_iter().map(|step| (vec![step.name.to_owned()], step)).collect();
+    let shown = busiest_steps(&job.nodes, MOST_STEPS);
+    let rows: Vec<_> = shown.iter().map(|step| (vec![step.name.to_owned()], step)).collect();
     if rows.is_empty() {
         return Vec::new();
     }
@@ -254,7 +248,7 @@ pub(super) fn steps(job: &Job) -> Vec<Block> {
         job,
         &rows,
     );
-    let rest = all.len() - rows.len();
+    let rest = steps_of(&job.nodes).len() - rows.len();
     let rest = (rest > 0).then(|| Block::Lines(vec![format!("{rest} more steps used less CPU time each.")]));
     std::iter::once(Block::Table(table)).chain(rest).collect()
 }
@@ -265,8 +259,11 @@ pub(super) fn energy(report: &Report, missing: &mut Vec<&'static str>) -> Vec<Bl
         missing.push("Energy");
         return Vec::new();
     };
+    let packages = job.total(&metric::ENERGY_PACKAGE_JOULES);
+    let cores =
+        ("… of these the cores", job.total(&metric::ENERGY_CORE_JOULES).filter(|_| packages.is_some()));
     let known = [
-        ("CPU packages", job.total(&metric::ENERGY_PACKAGE_JOULES)),
+        ("CPU packages", packages),
         ("memory", job.total(&metric::ENERGY_DRAM_JOULES)),
         ("rest of the node: board, fans, losses", job.total(&metric::ENERGY_OVERHEAD_JOULES)),
         ("GPUs", job.total(&metric::GPU_ENERGY_JOULES)),
@@ -277,7 +274,9 @@ pub(super) fn energy(report: &Report, missing: &mut Vec<&'static str>) -> Vec<Bl
         let mean = (numbers.elapsed_seconds > 0.0).then(|| si(joules / numbers.elapsed_seconds, "W"));
         vec![Some(name.to_owned()), Some(watt_hours(joules)), Some(percent(joules / all)), mean]
     };
-    let rows = known.iter().chain(&others);
+    let [first, rest @ ..] = &known;
+    // A part of a part is no part of the sum.
+    let rows = [first, &cores].into_iter().chain(rest).chain(&others);
     let rows = rows.filter_map(|(name, joules)| Some(row(name, (*joules)?))).collect();
     let table = Table {
         caption: "Energy by domain",

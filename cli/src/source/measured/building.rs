@@ -95,15 +95,16 @@ impl Building {
     fn add(&mut self, sample: &Sample) {
         let (labels, value) = (&sample.labels, sample.value);
         match labels.name() {
-            Some(START) => self.start = Some(value),
-            Some(END) => self.end = Some(value),
+            // Of a target that is scraped twice, and of a user that is known later, one counts.
+            Some(START) => self.start = self.start.into_iter().chain([value]).reduce(f64::max),
+            Some(END) => self.end = self.end.into_iter().chain([value]).reduce(f64::max),
             Some(GPUS) => self.node.gpus_held = Some(value),
             _ => {
                 for metric in metrics_of(labels) {
                     match metric.level {
                         Level::Node => self.node.values.add(metric, value),
-                        // There are no totals of gauges.
-                        Level::Device => {}
+                        // What began before the job has no total.
+                        Level::Device | Level::Host => {}
                         Level::Gpu => self.gpu(labels).values.add(metric, value),
                     }
                 }

@@ -22,7 +22,7 @@ impl Measured {
             let Some(node) = self.position(&each.labels) else { continue };
             for metric in metrics_of(&each.labels).filter(|metric| wanted.contains(metric)) {
                 let gpu = match metric.level {
-                    Level::Node => None,
+                    Level::Node | Level::Host => None,
                     // What is of a board as a whole is the node's.
                     Level::Gpu => self.gpu(node, &each.labels),
                     Level::Device => match self.gpu(node, &each.labels) {

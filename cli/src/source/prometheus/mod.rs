@@ -1,7 +1,7 @@
 //! Reports from Prometheus, or a server with its API.
 //!
-//! Queries of a report: one that finds the job, two that measure it at its end, four over its time. All read the exporter's own series, so no
-//! recording rule is needed.
+//! Queries of a report: one that finds the job, two that measure it at its end, four over its time; of a page two more for its steps. All read
+//! the exporter's own series, so no recording rule is needed.
 
 mod ended;
 mod find;

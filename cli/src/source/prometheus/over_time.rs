@@ -2,15 +2,16 @@
 
 use job_report::metric::{self, Level};
 use job_report::part::{OF_PARTS, series_of_parts};
-use job_report::{Curves, Metric};
+use job_report::{Curves, Metric, busiest_steps};
 use prometheus_api::Range;
 
 use super::selector::{any_of, matcher, named, range};
 use super::{Prometheus, Wanted};
 use crate::Failure;
 use crate::series::OF_NODES;
+use crate::source::labels::merged;
 use crate::source::measured::Measured;
-use crate::source::{Parts, endings, round_step};
+use crate::source::{OF_PLOTTED_STEPS, PLOTTED_STEPS, Parts, endings, round_step};
 
 /// Curves have bins of at least so many seconds: scrapes are as far apart.
 const LEAST_STEP: f64 = 15.0;
@@ -18,7 +19,7 @@ const LEAST_STEP: f64 = 15.0;
 const HELD_STEPS: f64 = 1500.0;
 
 /// An ended job is exported for so long at most (--jobs.retention-max), and some scrapes.
-const RETAINED: f64 = 3600.0 + 300.0;
+pub(super) const RETAINED: f64 = 3600.0 + 300.0;
 
 impl Prometheus {
     /// Adds it. `at` is before the next run's start.
@@ -71,20 +72,22 @@ impl Prometheus {
             let step = wanted.step.unwrap_or_else(|| round_step(time, bins, LEAST_STEP));
             let of_parts = match wanted.parts {
                 Parts::Curves => names_of_parts(wanted.curves),
-                Parts::None | Parts::Totals => Vec::new(),
+                Parts::None | Parts::Totals | Parts::Plots => Vec::new(),
             };
             let more = of_parts.iter().map(String::as_str).chain([metric::CPU_ALLOCATED_SECONDS.series]);
             let mut series = of_job("", &[&named(wanted.curves, &more.collect::<Vec<_>>())]);
-            let devices = wanted.curves.iter().filter(|metric| metric.level == Level::Device);
-            if measured.nodes.iter().any(|node| !node.gpus.is_empty()) && devices.clone().next().is_some() {
+            let has_gpus = measured.nodes.iter().any(|node| !node.gpus.is_empty());
+            let others = wanted.curves.iter().filter(|metric| match metric.level {
+                Level::Node | Level::Gpu => false,
+                Level::Device => has_gpus,
+                Level::Host => true,
+            });
+            if others.clone().next().is_some() {
                 // These name no job: those of other GPUs are left out later.
-                series += &format!(" or {}", self.on_hosts(&measured.exporters, &named(devices, &[])));
+                series += &format!(" or {}", self.on_hosts(&measured.exporters, &named(others, &[])));
             }
-            let expr = self.scope.parts(&series);
-            let bins = Curves::new(start, end, step).bins();
-            let count = f64::from(u32::try_from(bins).unwrap_or(u32::MAX));
-            let range = Range { start: start + step, end: start + count * step, step };
-            self.client.query_range(&expr, range).await.map(|series| (step, series))
+            let answer = self.client.query_range(&series, ends(start, end, step)).await;
+            answer.map(|series| (step, merged(series, &self.scope.cluster_label)))
         };
         // What steps did is shown as long as the job is.
         let parts = async {
@@ -97,7 +100,7 @@ impl Prometheus {
             let last = format!("last_over_time({}{})", of_job("", &[&names]), range(until - start));
             self.client.query(&self.scope.parts(&last), until).await
         };
-        let (held, facts, scrapes, parts, (step, series)) = tokio::try_join!(
+        let (held, facts, scrapes, parts, (step, mut series)) = tokio::try_join!(
             self.client.query(&held, end),
             self.client.query(&facts, end),
             self.client.query(&scrapes, end),
@@ -109,10 +112,37 @@ impl Prometheus {
         measured.add_others(&facts);
         measured.add_coverage(&scrapes);
         if step > 0.0 {
+            let plotted = match wanted.parts {
+                Parts::Plots => plotted_steps(measured, ends(start, end, step)),
+                Parts::None | Parts::Totals | Parts::Curves => Vec::new(),
+            };
+            if !plotted.is_empty() {
+                let names = OF_PLOTTED_STEPS.into_iter().filter_map(series_of_parts).map(|[step, _]| step);
+                let names = any_of("__name__", names.collect::<Vec<_>>().iter().map(String::as_str));
+                let steps = of_job("", &[&names, &any_of("step", plotted)]);
+                let answer = self.client.query_range(&steps, ends(start, end, step)).await?;
+                series.extend(merged(answer, &self.scope.cluster_label));
+            }
             measured.curves = Some(measured.draw(Curves::new(start, end, step), &series, wanted.curves));
         }
         Ok(())
     }
+}
+
+/// The ends of bins.
+fn ends(start: f64, end: f64, step: f64) -> Range {
+    let bins = Curves::new(start, end, step).bins();
+    let count = f64::from(u32::try_from(bins).unwrap_or(u32::MAX));
+    Range { start: start + step, end: start + count * step, step }
+}
+
+/// The steps that plots show, as far as their values are not too many for a server. One alone is the job.
+fn plotted_steps(measured: &Measured, range: Range) -> Vec<&str> {
+    let bins = Curves::new(range.start - range.step, range.end, range.step).bins();
+    let of_each = measured.nodes.len() * OF_PLOTTED_STEPS.len() * bins;
+    let most = PLOTTED_STEPS.min(MOST_VALUES / of_each.max(1));
+    let steps = busiest_steps(&measured.nodes, most);
+    if steps.len() < 2 { Vec::new() } else { steps.iter().map(|step| step.name).collect() }
 }
 
 /// The exporter's series of steps and tasks of those metrics that they have.
