@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use energy_meters::{Discovery, Sample, Zone, ZoneRole, discover_files, roles};
+use gpu_devices::Backend;
+use gpu_devices::amd::Amd;
 use kernel_files::Roots;
 
 use super::Page;
@@ -18,6 +20,8 @@ pub(super) struct NodeEnergy {
     found: Discovery,
     /// By meter and zone: the last reading, and microjoules.
     counted: BTreeMap<(usize, usize), (Instant, Sample, u64)>,
+    /// Whether the GPUs count whole sockets.
+    apus: bool,
 }
 
 impl std::fmt::Debug for NodeEnergy {
@@ -34,7 +38,8 @@ fn labels(zone: &Zone) -> (&'static str, String, &'static str) {
 
 impl NodeEnergy {
     pub(super) fn new(roots: &Arc<Roots>) -> Self {
-        Self { found: discover_files(roots, SLOW_PERIOD), counted: BTreeMap::new() }
+        let apus = Amd::new(roots).counts_sockets();
+        Self { found: discover_files(roots, SLOW_PERIOD), counted: BTreeMap::new(), apus }
     }
 
     pub(super) fn write(&mut self, now: Instant, page: &mut Page) {
@@ -50,7 +55,7 @@ impl NodeEnergy {
             });
         }
         let mut totals: BTreeMap<_, (u64, bool, ZoneRole)> = BTreeMap::new();
-        let roles = roles(&self.found.zones());
+        let roles = roles(&self.found.zones(), self.apus);
         let places = self.found.meters.iter().enumerate();
         let zones = places
             .flat_map(|(at, meter)| meter.zones().iter().enumerate().map(move |(zone, of)| ((at, zone), of)));
