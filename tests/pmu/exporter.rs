@@ -67,7 +67,8 @@ fn the_exporter_counts_what_jobs_executed() {
     let (groups, records) = (Job::new(1), Scratch::new("records"));
     let exporter = start(&groups.site, &[]);
     let burn = tools::tool("burn");
-    let program = [burn.to_str().unwrap(), &format!("--instructions={EXECUTED}")];
+    // As with slurmstepd, the exporter sees a job before its first task begins. Else a task that shares the one CPU with it executes first.
+    let program = [burn.to_str().unwrap(), "--sleep-ms=100", &format!("--instructions={EXECUTED}")];
     for job in [7, 8] {
         let _spent = Step::new(job, records.path(), &program).start(&groups.site).finish();
     }
