@@ -18,6 +18,7 @@ import bed  # noqa: E402
 from backfill import Backfill  # noqa: E402
 from cluster import DAY, Cluster, is_complete, recorded  # noqa: E402
 from recording import record  # noqa: E402
+from rule_costs import rule_costs  # noqa: E402
 from serve import serving  # noqa: E402
 from testbed import prometheus as servers  # noqa: E402
 from testbed.processes import exit_on_signals, scratch  # noqa: E402
@@ -58,6 +59,7 @@ def _options():
     parser.add_argument("--together", action="store_true", help="start all groups of rules at the same moment (otherwise it depends on the path of a new "
                         "directory)")
     parser.add_argument("--no-rules", action="store_true", help="scrape only")
+    parser.add_argument("--each-rule", action="store_true", help="also what each rule costs by itself")
     parser.add_argument("--past", choices=["live", "minutes", "day"], default="day", help="past data: none, six minutes of "
                         "everything, or also the exporter's series that rules look back at, up to a day (default: %(default)s)")
     parser.add_argument("--faster", type=float, default=1, help="jobs start and end this many times faster (default: %(default)s)")
@@ -79,6 +81,8 @@ def _measure(nodes, tracks, program, promtool, work, options):
         begun = time.monotonic()
         figures = _watch(server, begun + options.duration)
         figures |= _sizes(server, work)
+        if options.each_rule:
+            figures["rules"] = rule_costs(server, process, work / "prometheus.yml")
     load = os.getloadavg()
     return {"nodes": nodes, "version": bed.version(program), "past": options.past, "past_samples": written, "load": [round(x, 1) for x in load], **figures}
 

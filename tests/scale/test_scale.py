@@ -21,6 +21,7 @@ from backfill import Backfill, windows  # noqa: E402
 from cluster import DAY, RETENTION, Cluster, is_complete, recorded  # noqa: E402
 from exposition import Page, labels_of, name_of  # noqa: E402
 from recording import LEAST, record  # noqa: E402
+from rule_costs import rule_costs  # noqa: E402
 from serve import serving  # noqa: E402
 from testbed.built import program  # noqa: E402
 from testbed.processes import scratch, wait_for  # noqa: E402
@@ -141,7 +142,7 @@ class Scale(unittest.TestCase):
                           self.prometheus.get("query", query='count by (__name__) ({__name__=~".+:.+"})')["result"]}
         for name in ("jobid:jobledger_job_gpu_busy_seconds_per_seen_second:ratio_rate2m", "jobid:jobledger_job_idle_cores:rate2m",
                      "jobid:jobledger_job_total_energy_joules:rate2m", "instance:jobledger_node_cpu_busy_seconds_per_cpu:ratio_rate5m",
-                     "instance:jobledger_used_cores:rate2m", "owner:jobledger_owner_cpu_seconds:increase2m", "jobledger:alert_job:cpu"):
+                     "instance:jobledger_used_cores:rate4m", "owner:jobledger_owner_cpu_seconds:increase4m", "jobledger:alert_job:cpu"):
             self.assertIn(name, recorded_names)
 
 
@@ -174,6 +175,22 @@ class Together(unittest.TestCase):
                 for series, value in wait_for("all groups to begin", begun, 60).items():
                     # Half a second by name, and some tolerance for a slow machine.
                     self.assertLess(value % (10 if "first" in series else 20), 2.5, series)
+
+
+@unittest.skipUnless(PROMETHEUS, "rules: needs prometheus (apt-get install prometheus)")
+class RuleCosts(unittest.TestCase):
+    def test_each_rule_has_a_row_and_one_that_does_more_costs_more(self):
+        with scratch("jobledger-scale-test") as work:
+            rules = work / "rules"
+            rules.mkdir()
+            # So much that a tick of the process' CPU time is little.
+            dear = "sum(sum_over_time(vector(1)[1d:1s]))"
+            (rules / "two.yaml").write_text(f"groups: [{{name: one, interval: 1m, rules: [{{record: 'a:b', expr: 'vector(1)'}}, {{record: 'a:c', expr: '{dear}'}}]}}]\n")
+            with bed.prometheus(PROMETHEUS, work, None, rules) as (server, process):
+                first, second = rule_costs(server, process, work / "prometheus.yml", 0.1)
+        self.assertEqual((first["rule"], second["rule"], first["interval"]), ("a:c", "a:b", 60))
+        self.assertAlmostEqual(first["cores"], first["seconds"] / 60, places=4)
+        self.assertGreater(first["seconds"], second["seconds"])
 
 
 def _seconds(stamp):
