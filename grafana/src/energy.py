@@ -67,8 +67,8 @@ def course(board_):
                        (nobody, "Nobody: CPUs, memory, overhead"), (nobody_gpus, "Nobody: GPUs")],
                       stack=True, colours={"Jobs: CPUs, memory, overhead": style.BLUE, "Jobs: GPUs": style.GREEN, "Nobody: CPUs, memory, overhead": style.GREY,
                                            "Nobody: GPUs": style.ORANGE}), 12, 9)
-    board_.add(series("Power by user", "As charged to jobs, means of two minutes.", style.WATTS, (per_second("energy_joules", by=" by (user)"), "{{user}}"), stack=True), 12, 9)
-    board_.add(series("Power by account", "As charged to jobs, means of two minutes.", style.WATTS,
+    board_.add(series("Power by user", "As charged to jobs, means of four minutes.", style.WATTS, (per_second("energy_joules", by=" by (user)"), "{{user}}"), stack=True), 12, 9)
+    board_.add(series("Power by account", "As charged to jobs, means of four minutes.", style.WATTS,
                       (per_second("energy_joules", by=" by (account)"), "{{account}}"), stack=True), 8, 8)
     board_.add(series("CO₂ per hour by account", "CO₂ equivalent of that power.", style.GRAMS,
                       (f"sum by (account) ({grams(per_second('energy_joules', by=' by (cluster, account)'))}) * 3600", "{{account}}"), stack=True), 8, 8)

@@ -63,7 +63,7 @@ def owners(board_):
 
 
 def cpu_efficiency(*chosen):
-    """Part of the cores that owners' jobs had in the last two minutes that they kept busy."""
+    """Part of the cores that owners' jobs had in the last four minutes that they kept busy."""
     return f"clamp_max(sum({owners_of('cpu_seconds', *chosen)}) / (sum({owners_of('allocated_core_seconds', *chosen)}) > 0), 1)"
 
 
@@ -73,11 +73,11 @@ def gpu_efficiency(*chosen):
 
 
 def held_and_used(board_, *chosen):
-    """What jobs had and used in each two minutes, jobs of any length."""
+    """What jobs had and used in each four minutes, jobs of any length."""
     for title, held, used, quantity, colour in (("CPUs held and used", "allocated_cpu_seconds", "cpu_seconds", "Used", style.BLUE),
                                                 ("GPUs held and busy", "gpu_allocated_seconds", "gpu_busy_seconds", "Busy", style.GREEN)):
-        board_.add(series(title, "Means of two minutes, jobs of any length. Between the lines is what nobody uses and nobody else gets.", style.NUMBER,
-                          [(f"sum({owners_of(held, *chosen)}) / 120", "Held"), (f"sum({owners_of(used, *chosen)}) / 120", quantity)],
+        board_.add(series(title, "Means of four minutes, jobs of any length. Between the lines is what nobody uses and nobody else gets.", style.NUMBER,
+                          [(f"sum({owners_of(held, *chosen)}) / 240", "Held"), (f"sum({owners_of(used, *chosen)}) / 240", quantity)],
                           limits=["Held"], colours={quantity: colour}, fill=30), 8, 8)
 
 

@@ -18,8 +18,8 @@ def idle(cores, used):
 
 
 def per_second(quantity, *more, by=""):
-    """The mean of the last two minutes, of all jobs chosen."""
-    return f"(sum{by} ({owners(quantity, *more)}) / 120)"
+    """The mean of the last four minutes, of all jobs chosen."""
+    return f"(sum{by} ({owners(quantity, *more)}) / 240)"
 
 
 def league(board_, level, title, height):
@@ -59,10 +59,10 @@ def summary(board_):
     for title, description, unit, expr, steps in (
             ("Jobs running", "Jobs that run now.", style.COUNT, f"count({job_tables.RUNNING}) or vector(0)", None),
             ("CPUs held", "CPUs that they may use.", style.COUNT, f"sum({ours('jobid:jobledger_job_cpus:sum')})", None),
-            ("CPU efficiency now", "Part of the cores that jobs had in the last two minutes that they kept busy.", style.RATIO,
+            ("CPU efficiency now", "Part of the cores that jobs had in the last four minutes that they kept busy.", style.RATIO,
              job_tables.cpu_efficiency(*chosen), style.EFFICIENCY_CPU),
             ("GPUs held", "GPUs that they have.", style.COUNT, f"sum({ours('jobid:jobledger_job_gpus:sum')})", None),
-            ("GPU busy now", "Part of the last two minutes in which kernels ran on the GPUs that jobs had.", style.RATIO,
+            ("GPU busy now", "Part of the last four minutes in which kernels ran on the GPUs that jobs had.", style.RATIO,
              job_tables.gpu_efficiency(*chosen), style.EFFICIENCY_GPU),
             ("Power", "CPUs, memory, GPUs and overhead, as charged to jobs, as far as nodes have meters.", style.WATTS, per_second("energy_joules", *chosen), None),
             ("CPU-hours", "CPU time that jobs had within the time range, ended ones too.", style.COUNT, hours(total("allocated_cpu_seconds")), None),
@@ -83,7 +83,7 @@ def course(board_):
                       [Query(f"sum({ours(f'jobid:jobledger_job_memory_{what}_bytes:sum')})", title, interval="15m") for what, title in (("limit", "Limits"), ("used", "Used"))],
                       limits=["Limits"], colours={"Used": style.PINK}, fill=30), 8, 8)
     board_.add(series("Power by user", "As charged to jobs.", style.WATTS, (per_second("energy_joules", *chosen, by=" by (user)"), "{{user}}"), stack=True), 12, 8)
-    board_.add(series("CPUs used by account", "Means of two minutes, jobs of any length.", style.NUMBER,
+    board_.add(series("CPUs used by account", "Means of four minutes, jobs of any length.", style.NUMBER,
                       (per_second("cpu_seconds", *chosen, by=" by (account)"), "{{account}}"), stack=True), 12, 8)
 
 

@@ -35,8 +35,8 @@ def most(expr):
 
 
 def owners(quantity, *more):
-    """How much a counter of owners grew in each two minutes (rules/recording/owners.yaml)."""
-    return cluster(f"owner:jobledger_owner_{quantity}:increase2m", *more)
+    """How much a counter of owners grew in each four minutes (rules/recording/owners.yaml)."""
+    return cluster(f"owner:jobledger_owner_{quantity}:increase4m", *more)
 
 
 def spent(quantity, *more):

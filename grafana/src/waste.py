@@ -15,7 +15,7 @@ def total(recorded):
 
 def band(name, what):
     """Cores or GPUs of a band (rules/recording/owners.yaml)."""
-    return total(f"instance:jobledger_{name}_{what}:rate2m")
+    return total(f"instance:jobledger_{name}_{what}:rate4m")
 
 
 def used(what):
@@ -34,7 +34,7 @@ def summary(board_):
             ("Cores held by jobs", "Part of the cores that jobs have, those of young jobs too. Without ConstrainCores=yes a job has all of its node.", style.RATIO,
              f"1 - {band('unallocated', 'cores')} / ({cores} > 0)", HELD),
             ("CPUs busy", "Part of the CPUs that work, whoever for.", style.RATIO, f"{busy} / {total('jobledger_node_cpus')}", None),
-            ("CPU efficiency of jobs", "Part of the cores that jobs had in the last two minutes that they kept busy.", style.RATIO, used("cores"), style.EFFICIENCY_CPU),
+            ("CPU efficiency of jobs", "Part of the cores that jobs had in the last four minutes that they kept busy.", style.RATIO, used("cores"), style.EFFICIENCY_CPU),
             ("Cores idle in jobs", "Cores that jobs had and did not use.", style.COUNT, band("idle", "cores"), None),
             ("GPUs", "GPUs, and parts of divided ones.", style.COUNT, gpus, None),
             ("GPUs held by jobs", "Part of the GPUs that jobs have, those of young jobs too.", style.RATIO, f"1 - {band('unallocated', 'gpus')} / ({gpus} > 0)", HELD),
@@ -49,12 +49,12 @@ def summary(board_):
 
 def course(board_):
     board_.row("Where the cores and GPUs are")
-    board_.add(series("Where the cores are", "Means of the last two minutes, jobs of any length; together all cores of the cluster. Jobs that are too young to judge have not had their cores for "
-                      "two minutes. What is used beside jobs (system, login) is within the others.", style.NUMBER,
+    board_.add(series("Where the cores are", "Means of the last four minutes, jobs of any length; together all cores of the cluster. Jobs that are too young to judge have not had their cores for "
+                      "four minutes. What is used beside jobs (system, login) is within the others.", style.NUMBER,
                       [(band("used", "cores"), "Used by jobs"), (band("idle", "cores"), "Held and idle"), (band("young", "cores"), "Too young to judge"),
                        (band("unallocated", "cores"), "Not held")],
                       stack=True, colours={"Used by jobs": style.BLUE, "Held and idle": style.ORANGE, "Too young to judge": style.PINK, "Not held": style.GREY}), 12, 9)
-    board_.add(series("Where the GPUs are", "Means of the last two minutes; together all GPUs of the cluster, parts of divided ones instead of those. Not known are those of jobs that are too young, "
+    board_.add(series("Where the GPUs are", "Means of the last four minutes; together all GPUs of the cluster, parts of divided ones instead of those. Not known are those of jobs that are too young, "
                       "those that could not be read, and those whose driver does not report it.", style.NUMBER,
                       [(band("used", "gpus"), "Busy for jobs"), (band("idle", "gpus"), "Held and idle"), (band("unknown", "gpus"), "Not known"),
                        (band("unallocated", "gpus"), "Not held")],
@@ -73,14 +73,14 @@ def nodes(board_):
                                   ("GPUs busy, over nodes", "GPUs", "gpu_busy_seconds_per_observed_second:ratio_rate5m")):
         board_.add(series(title, f"The part of a node's {what} that is busy: a quarter of the nodes is between two lines.", style.RATIO,
                           [(f"quantile({quantile}, {cluster(f'instance:jobledger_{recorded}')})", name) for quantile, name in QUANTILES], high=1), 8, 10)
-    rank = cluster("instance:jobledger_idle_cores:rate2m")
+    rank = cluster("instance:jobledger_idle_cores:rate4m")
     chosen = f"and on (cluster, instance) topk($limit, {rank})"
     board_.add(table(
-        "Nodes whose jobs leave the most cores idle", "Means of the last two minutes.",
+        "Nodes whose jobs leave the most cores idle", "Means of the last four minutes.",
         [Column("instance", "Node", links=[("Node dashboard", href(board.NODE, instance='${__data.fields["Node"]}'))]),
          Column("Value #A", "Cores idle", style.COUNT, 1), Column("Value #B", "Cores used", style.COUNT, 1), Column("Value #C", "Cores", style.COUNT, 0)],
         [f"max by (cluster, instance) ({cluster(f'instance:jobledger_{recorded}')}) {chosen}" for recorded in (
-            "idle_cores:rate2m", "used_cores:rate2m", "node_cores:sum")], sort="Cores idle"), 8, 10)
+            "idle_cores:rate4m", "used_cores:rate4m", "node_cores:sum")], sort="Cores idle"), 8, 10)
 
 
 def build():

@@ -4,15 +4,15 @@ import unittest
 
 from panel_numbers import Numbers
 
-# Recorded every two minutes; a query is between two evaluations.
-TIME = {"at": "61m30s", "over": "30m", "every": "2m"}
+# Recorded every four minutes; a query is between two evaluations.
+TIME = {"at": "121m30s", "over": "60m", "every": "4m"}
 # Evaluations in the range.
 TIMES = 15
 
 
 def recorded(quantity, value, labels, shard="a"):
     """`value` within the time range, and the same before it."""
-    return {f'owner:jobledger_owner_{quantity}:increase2m{{job="j",shard="{shard}",{labels}}}': f"{value / TIMES!r}x30"}
+    return {f'owner:jobledger_owner_{quantity}:increase4m{{job="j",shard="{shard}",{labels}}}': f"{value / TIMES!r}x30"}
 
 
 class Bands(Numbers):
@@ -23,7 +23,7 @@ class Bands(Numbers):
         for node, values in (("n1", (5, 1, 2, 0)), ("n2", (0, 0, 0, 8))):
             for what, between in (("cores", "young"), ("gpus", "unknown")):
                 for band, value in zip(("used", "idle", between, "unallocated"), values):
-                    series[f'instance:jobledger_{band}_{what}:rate2m{{job="j",instance="{node}"}}'] = f"{value}x400"
+                    series[f'instance:jobledger_{band}_{what}:rate4m{{job="j",instance="{node}"}}'] = f"{value}x400"
             series[f'instance:jobledger_node_cores:sum{{job="j",instance="{node}"}}'] = "8x400"
             series[f'instance:jobledger_gpus:count{{job="j",instance="{node}"}}'] = "8x400"
         for panel in ("Where the cores are", "Where the GPUs are"):
@@ -69,20 +69,20 @@ class Shards(Numbers):
         self.gives(("energy", "Accounts"), "A", {'{account="x",cluster_link="All"}': 42000}, joules | factor, **TIME)
         self.gives(("energy", "Accounts"), "B", {'{account="x"}': 4.2}, joules | factor, **TIME)
         self.gives(("owner", "Energy"), "A", 42000, joules, **TIME)
-        self.gives(("jobs", "Power of jobs"), "A", 42000 / TIMES / 120, joules, **TIME)
+        self.gives(("jobs", "Power of jobs"), "A", 42000 / TIMES / 240, joules, **TIME)
         self.gives(("owner", "CO₂ equivalent"), "A", 4.2, joules | factor, **TIME)
         self.gives(("energy", "CO₂ per kWh"), "A", 360, factor)
-        # 2800 J in two minutes.
+        # 2800 J in four minutes.
         for dashboard in ("energy", "owner"):
-            self.gives((dashboard, "Power by user"), "A", {'{user="u"}': 42000 / TIMES / 120}, joules, **TIME)
-        self.gives(("energy", "CO₂ per hour by account"), "A", {'{account="x"}': 42000 / TIMES / 120 * 360 / 3.6e6 * 3600}, joules | factor, **TIME)
+            self.gives((dashboard, "Power by user"), "A", {'{user="u"}': 42000 / TIMES / 240}, joules, **TIME)
+        self.gives(("energy", "CO₂ per hour by account"), "A", {'{account="x"}': 42000 / TIMES / 240 * 360 / 3.6e6 * 3600}, joules | factor, **TIME)
 
     def test_parts_that_count_more_than_their_node(self):
         deficits = {f'jobledger_node_energy_overhead_deficit_joules{{job="j",instance="n{number}"}}': f"{joules}x40" for number, joules in ((1, 0), (2, 50))}
         self.gives(("energy", "Parts beyond the whole"), "A", {'{instance="n2"}': 50}, deficits, **TIME)
 
     def test_clusters_with_factors_of_their_own(self):
-        joules = {f'owner:jobledger_owner_energy_joules:increase2m{{cluster="{cluster}",job="j",account="x"}}': "2000x30" for cluster in "ab"}
+        joules = {f'owner:jobledger_owner_energy_joules:increase4m{{cluster="{cluster}",job="j",account="x"}}': "2000x30" for cluster in "ab"}
         factors = {f'jobledger:carbon_factor:grams_per_kwh{{cluster="{cluster}"}}': f"{grams}x400" for cluster, grams in (("a", 360), ("b", 720))}
         self.gives(("energy", "Accounts"), "B", {'{cluster="a",account="x"}': 3, '{cluster="b",account="x"}': 6}, joules | factors, **TIME)
         # If targets have the label and the factor does not, the factor applies to all of them.
@@ -101,15 +101,15 @@ class Shards(Numbers):
         self.gives(("waste", "Core time unused"), "A", 0.5, series, **TIME)
         self.gives(("waste", "GPU time unused"), "A", 0.25, series, **TIME)
         for dashboard in ("owner", "jobs"):
-            self.gives((dashboard, "CPUs held and used"), "A", 360000 * 2 / TIMES / 120, series, user="u", **TIME)
-            self.gives((dashboard, "CPUs held and used"), "B", 360000 / 2 / TIMES / 120, series, user="u", **TIME)
+            self.gives((dashboard, "CPUs held and used"), "A", 360000 * 2 / TIMES / 240, series, user="u", **TIME)
+            self.gives((dashboard, "CPUs held and used"), "B", 360000 / 2 / TIMES / 240, series, user="u", **TIME)
 
     def test_partitions(self):
         series = {}
         for shard, cores, used in (("a", 3600, 1800), ("b", 7200, 900)):
             series |= recorded("allocated_core_seconds", cores, 'partition="x"', shard) | recorded("cpu_seconds", used, 'partition="x"', shard)
         self.gives(("waste", "Efficiency by partition"), "A", {'{partition="x"}': 0.25}, series, **TIME)
-        self.gives(("waste", "Cores idle in jobs by partition"), "A", {'{partition="x"}': 8100 / TIMES / 120}, series, **TIME)
+        self.gives(("waste", "Cores idle in jobs by partition"), "A", {'{partition="x"}': 8100 / TIMES / 240}, series, **TIME)
 
 
 class Ended(Numbers):

@@ -25,12 +25,12 @@ from victoria import programs as victoria_programs  # noqa: E402
 SERVER = os.environ.get("JOBLEDGER_PROMETHEUS", "2")
 ONE_MOMENT = unittest.skipIf(SERVER == "victoria", "vmalert's rules see what others of their group recorded at the evaluation before")
 
-# The rules' window, and how long ago all scrapes are over.
-WINDOW, SETTLED = 24, 6
+# The window of owners' rules, that of the others, and how long ago all scrapes are over.
+WINDOW, HALF, SETTLED = 48, 24, 6
 # Evaluations that are looked at.
-LEAST = 4
-SHORTER = ((r"offset 30s\b", f"offset {SETTLED}s"), (r"offset 150s\b", f"offset {SETTLED + WINDOW}s"), (r"\b2m\b", f"{WINDOW}s"), (r"\b5m\b", "60s"),
-           (r"\[3m\]", "[36s]"), (r"\[10m\]", "[120s]"), (r">= 120\b", f">= {WINDOW}"), (r"/ 120\b", f"/ {WINDOW}"), (r"interval: 1m", "interval: 12s"), (r"interval: 90s", "interval: 18s"), (r"interval: 30s", "interval: 6s"))
+LEAST = 3
+SHORTER = ((r"offset 30s\b", f"offset {SETTLED}s"), (r"offset 270s\b", f"offset {SETTLED + WINDOW}s"), (r"\b4m\b", f"{WINDOW}s"), (r"\b2m\b", f"{HALF}s"), (r"\b5m\b", "60s"),
+           (r"\[6m\]", "[72s]"), (r"\[10m\]", "[120s]"), (r">= 120\b", f">= {HALF}"), (r"/ 240\b", f"/ {WINDOW}"), (r"interval: 1m", "interval: 12s"), (r"interval: 90s", "interval: 18s"), (r"interval: 30s", "interval: 6s"))
 
 
 def shorten(text):
@@ -76,7 +76,7 @@ def stack(*flags):
         *ports, own = free_ports(3)
         for seed, port in enumerate(ports, 1):
             held.enter_context(running(
-                [str(program("jobledger-demo")), f"--demo.seed={seed}", "--demo.speed=10", f"--jobs.retention={WINDOW}s", "--scrape.min-interval=0s",
+                [str(program("jobledger-demo")), f"--demo.seed={seed}", "--demo.speed=10", f"--jobs.retention={HALF}s", "--scrape.min-interval=0s",
                  "--web.scrapers=127.0.0.1", f"--web.listen-address=127.0.0.1:{port}", *flags], directory / f"demo-{port}.log"))
         (directory / "rules").mkdir()
         for path in [*(tools.RULES / "recording").glob("*.yaml"), tools.RULES / "site.yaml"]:
@@ -92,7 +92,7 @@ def stack(*flags):
 
 def moments(prometheus):
     """When the rules of owners were evaluated for both nodes."""
-    found = evaluations(prometheus, "instance:jobledger_used_cores:rate2m")
+    found = evaluations(prometheus, "instance:jobledger_used_cores:rate4m")
     return sorted(set.intersection(*found)) if len(found) == 2 else []
 
 
@@ -126,26 +126,26 @@ class Sums(unittest.TestCase):
 
     def test_cpu_time_of_owners_and_the_unattributed_is_the_nodes(self):
         for when in self.moments:
-            whole = self.same(when, f"sum(owner:jobledger_owner_cpu_seconds:increase2m) + {grew('jobledger_node_slurm_cpu_unattributed_seconds_total')}",
+            whole = self.same(when, f"sum(owner:jobledger_owner_cpu_seconds:increase4m) + {grew('jobledger_node_slurm_cpu_unattributed_seconds_total')}",
                               grew("jobledger_node_slurm_cpu_seconds_total"))
             self.assertGreater(whole, 1)
 
     def test_each_level_has_all_of_it(self):
         for level in ("user", "account", "partition"):
             for when in self.moments:
-                self.same(when, f"sum(sum by ({level}) (owner:jobledger_owner_cpu_seconds:increase2m))", "sum(owner:jobledger_owner_cpu_seconds:increase2m)")
-                self.assertGreater(self.at(when, f"count(sum by ({level}) (owner:jobledger_owner_cpu_seconds:increase2m))"), 1)
+                self.same(when, f"sum(sum by ({level}) (owner:jobledger_owner_cpu_seconds:increase4m))", "sum(owner:jobledger_owner_cpu_seconds:increase4m)")
+                self.assertGreater(self.at(when, f"count(sum by ({level}) (owner:jobledger_owner_cpu_seconds:increase4m))"), 1)
 
     def test_used_cores_are_what_owners_used(self):
         # Each node has as many cores as CPUs, and uses fewer.
         for when in self.moments:
-            self.same(when, f"sum(instance:jobledger_used_cores:rate2m) * {WINDOW}", "sum(owner:jobledger_owner_cpu_seconds:increase2m)")
-            self.assertGreater(self.at(when, "min(instance:jobledger_used_cores:rate2m)"), 0)
+            self.same(when, f"sum(instance:jobledger_used_cores:rate4m) * {WINDOW}", "sum(owner:jobledger_owner_cpu_seconds:increase4m)")
+            self.assertGreater(self.at(when, "min(instance:jobledger_used_cores:rate4m)"), 0)
 
     @ONE_MOMENT
     def test_bands_of_each_node_are_all_that_it_has(self):
         for what, between, has in (("cores", "young", "instance:jobledger_node_cores:sum"), ("gpus", "unknown", "instance:jobledger_gpus:count")):
-            bands = [f"instance:jobledger_{band}_{what}:rate2m" for band in ("used", "idle", between, "unallocated")]
+            bands = [f"instance:jobledger_{band}_{what}:rate4m" for band in ("used", "idle", between, "unallocated")]
             for when in self.moments:
                 self.assertEqual(self.at(when, f"count({bands[0]})"), 2)
                 self.assertLess(self.at(when, f"max(abs({' + '.join(bands)} - {has}))"), 1e-9)
@@ -154,19 +154,19 @@ class Sums(unittest.TestCase):
 
     @ONE_MOMENT
     def test_what_is_held_is_what_owners_had(self):
-        held = "(instance:jobledger_used_cores:rate2m + instance:jobledger_idle_cores:rate2m)"
+        held = "(instance:jobledger_used_cores:rate4m + instance:jobledger_idle_cores:rate4m)"
         for when in self.moments:
-            had = self.at(when, "sum(owner:jobledger_owner_allocated_cpu_seconds:increase2m)")
+            had = self.at(when, "sum(owner:jobledger_owner_allocated_cpu_seconds:increase4m)")
             # Scrapes that are late make a window longer; a node's bands are its cores at most.
             if self.at(when, f"max({held} / instance:jobledger_node_cores:sum)") < 1 - 1e-9:
-                self.same(when, f"sum({held}) * {WINDOW}", "sum(owner:jobledger_owner_allocated_cpu_seconds:increase2m)")
+                self.same(when, f"sum({held}) * {WINDOW}", "sum(owner:jobledger_owner_allocated_cpu_seconds:increase4m)")
             self.assertLessEqual(self.at(when, f"sum({held}) * {WINDOW}"), had * (1 + 1e-9))
 
     def test_energy_of_owners_and_the_unattributed_is_the_nodes(self):
         node = "jobledger_node_energy_joules_total"
         booked = f'on (instance, domain, socket, source) jobledger_node_energy_zone_info{{standing="booked"}} offset {SETTLED}s'
         for when in self.moments:
-            whole = self.same(when, " + ".join(["sum(owner:jobledger_owner_energy_joules:increase2m)", grew("jobledger_node_energy_unattributed_joules_total"),
+            whole = self.same(when, " + ".join(["sum(owner:jobledger_owner_energy_joules:increase4m)", grew("jobledger_node_energy_unattributed_joules_total"),
                                                 grew("jobledger_gpu_unattributed_energy_joules_total")]),
                               f"sum(({node} offset {SETTLED}s - {node} offset {SETTLED + WINDOW}s) and {booked}) + {grew('jobledger_gpu_energy_joules_total')}")
             self.assertGreater(whole, 100)
