@@ -12,7 +12,7 @@ ifdef CI
 export CARGO_INCREMENTAL ?= 0
 endif
 
-.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-helm unit-alone pmu-idle after-unit e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build pmu bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh test-release tested-programs demo-fresh
+.PHONY: help build build-cli build-demo run demo demo-node check test test-quick lint lint-code deny unit unit-rust unit-python unit-report unit-helm unit-alone pmu-idle after-unit e2e e2e-each e2e-26.05 e2e-packages fuzz fuzz-build pmu bench bench-energy bench-formats bench-peers bench-report abuse soak docs expectations previews previews-test chart scale scale-dashboards scale-victoria rules-live report-live report-elsewhere rules-elsewhere agents-elsewhere prometheus-3 packages mixin image image-push test-packages thresholds dashboards dashboards-live install-test-packages install-demo-packages test-fresh test-release tested-programs demo-fresh
 
 help: ## this list
 	@grep -hE '^[a-z0-9.-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/	/' | expand -t 24
@@ -75,7 +75,7 @@ ATTEMPTS = python3 tests/tools/attempts.py
 unit:
 	$(CARGO) test $(TESTED) --no-run
 	@echo "the tests of Rust and of Python run side by side; each is shown when it is over"
-	$(MAKE) -j 3 --output-sync=target unit-rust unit-python unit-helm $(BESIDE)
+	$(MAKE) -j 4 --output-sync=target unit-rust unit-python unit-report unit-helm $(BESIDE)
 	$(MAKE) -j 2 --output-sync=target unit-alone $(IDLE)
 
 unit-alone:
@@ -101,13 +101,16 @@ unit-python:
 	$(ATTEMPTS) python tests/pmu_oracle
 	$(ATTEMPTS) python tests/gpu
 	$(ATTEMPTS) python tests/rules
-	$(ATTEMPTS) python tests/report
 	$(ATTEMPTS) python tests/demo_stack
 	$(ATTEMPTS) python tests/abuse
 	$(ATTEMPTS) python tests/grafana_preview
 	$(ATTEMPTS) python tests/agents
 	$(ATTEMPTS) python tests/scale
 	$(ATTEMPTS) python tests/peers
+
+# Beside `unit-python`, which would be the last to end with these.
+unit-report:
+	$(ATTEMPTS) python tests/report
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
 	$(ATTEMPTS) python tests/grafana 'test_*numbers.py'
 
