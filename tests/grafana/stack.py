@@ -50,10 +50,10 @@ class Pace:
 
     def shorten(self, text):
         """A file of rules with short windows."""
-        # What rules ask as of 30 seconds ago, when no scrape is under way, and two minutes before that.
+        # What rules ask as of 30 seconds ago, when no scrape is under way, and four minutes before that.
         over = round(self.scrape_ms / 1000)
-        for pattern, shorter in ((r"offset 30s\b", f"offset {over}s"), (r"offset 150s\b", f"offset {over + self.short_s}s"),
-                                 (r"\[2m\]", f"[{self.short_s}s]"), (r"\[5m\]", f"[{self.long_s}s]"), (r"offset 2m\b", f"offset {self.short_s}s"),
+        for pattern, shorter in ((r"offset 30s\b", f"offset {over}s"), (r"offset 270s\b", f"offset {over + self.short_s}s"),
+                                 (r"/ 240\b", f"/ {self.short_s}"), (r"\[[24]m\]", f"[{self.short_s}s]"), (r"\[5m\]", f"[{self.long_s}s]"), (r"offset 2m\b", f"offset {self.short_s}s"),
                                  (r">= 120\b", f">= {self.short_s}"), (r"interval: \w+", f"interval: {self.rules_s}s")):
             text = re.sub(pattern, shorter, text)
         return text
