@@ -6,6 +6,7 @@
 
 mod account;
 mod accounts;
+mod events;
 mod idle_power;
 mod machine;
 pub(in crate::collector) mod metrics;
@@ -15,8 +16,9 @@ mod usages;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use accounts::{Accounts, Event, Events};
+use accounts::Accounts;
 use energy_meters::Discovery;
+use events::{Event, Events};
 use exposition::Section;
 pub use idle_power::{IdlePowerSetting, parse_idle_power};
 use kernel_files::Buffer;

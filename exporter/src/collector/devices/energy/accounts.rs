@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use attribution::{
     Basis, Charged, EnergyAccounts, EnergyCharge, IdlePower, Interval, OverheadAccounts, PartsReading,
 };
-use cgroups::Cgroup;
 use energy_meters::{self, AfterReading, Discovery, Domain, Sample, Zone, ZoneRole, roles};
 use kernel_files::{Buffer, NodeFiles, Roots};
 use readings::Gain;
@@ -15,6 +14,7 @@ use slurm_jobs::{JobRunId, NodeSnapshot};
 
 use super::EnergyOptions;
 use super::account::Account;
+use super::events::{Event, Events};
 use super::idle_power::IdlePowerSetting;
 use super::machine::{Look, Machine};
 use super::saved::{SavedAccount, SavedEnergy};
@@ -23,33 +23,6 @@ use crate::collector::durable::{Before, Unreadable};
 use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::memory_moved::{BySocket, MemoryMoved, of_part};
 use crate::collector::{BuildContext, SourceError, Tally};
-
-/// What happened to jobs since the last reading, in order.
-pub(super) enum Event {
-    Appeared(JobRunId, Arc<Cgroup>, Facts, Instant),
-    Read(JobRunId, Arc<Cgroup>, Facts),
-    Left(JobRunId, Instant),
-    Forgotten(JobRunId),
-}
-
-/// Events that wait to be read at most: more come only while a meter hangs.
-pub(super) const MOST_EVENTS: usize = 16384;
-
-#[derive(Default)]
-pub(super) struct Events {
-    pub(super) waiting: Vec<Event>,
-    /// There were too many events: the next scrape has the present jobs.
-    pub(super) lost: bool,
-}
-
-impl Events {
-    pub(super) fn add(&mut self, event: Event) {
-        if self.waiting.len() >= MOST_EVENTS {
-            *self = Self { waiting: Vec::new(), lost: true };
-        }
-        self.waiting.push(event);
-    }
-}
 
 /// All of it.
 pub(super) struct Accounts {

@@ -3,7 +3,7 @@ mod node_meter;
 
 use exposition::encode_openmetrics;
 
-use super::accounts::MOST_EVENTS;
+use super::events::MOST_EVENTS;
 use super::*;
 use crate::collector::interval_reader::OccupancyObserver;
 use crate::collector::testing::{Machine as Laid, built, ended, job, snapshot_of, value};
