@@ -51,7 +51,7 @@ _STATES = {
 }
 _OF_JOBS = ("jobid", "jobidraw", "state", "exitcode", "submit", "eligible", "start", "end", "elapsedraw", "timelimitraw", "nnodes", "alloccpus",
             "user", "account", "partition", "qos", "usercpu", "systemcpu", "admincomment", "jobname")
-_OF_STEPS = ("jobid", "nodelist", "ntasks", "usercpu", "systemcpu", "mincpu", "mincpunode", "avecpu")
+_OF_STEPS = ("jobid", "nodelist", "ntasks", "usercpu", "systemcpu", "tresusageinmax", "tresusageinmaxnode")
 
 
 def _unable(bed):
@@ -102,7 +102,7 @@ def _check_seff(seff, reported, row, of_job):
     used, held = node["values"]["cpu_seconds"], node["values"]["cpu_allocated_seconds"]
     printed = float(lines["CPU Efficiency"].split("%")[0])
     close("seff: efficiency", printed, 100 * used / held, 0.011)
-    of_tasks, elapsed = sum(map(sum, _tasks(reported)[node["name"]].values())), int(row["elapsedraw"])
+    of_tasks, elapsed = _tasks(reported)[node["name"]].total(), int(row["elapsedraw"])
     close("CPU seconds, and of the job's cgroup", used, of_job, 0.01)
     expect(of_tasks < used, f"{used} CPU seconds, {of_tasks} of tasks")
     close("CPU time held, and by sacct", held, elapsed * int(row["alloccpus"]), 20 * int(row["alloccpus"]))
@@ -114,30 +114,28 @@ def _job(server, jobid):
 
 
 def _tasks(reported):
-    """CPU seconds of tasks on each node: {node: {step: [seconds]}}."""
+    """CPU seconds of tasks on each node by step: {node: {step: seconds}}."""
     found = {}
     for node in reported["job"]["nodes"]:
-        steps = found.setdefault(node["name"], collections.defaultdict(list))
+        found[node["name"]] = collections.Counter()
         for part in node["parts"]:
             if part["task"] is not None:
-                steps[part["step"]].append(part["values"]["cpu_seconds"])
+                found[node["name"]][part["step"]] += part["values"]["cpu_seconds"]
     return found
 
 
 def _check_steps(kind, reported, rows):
     """Tasks used what sacct says of their steps."""
-    tasks = collections.defaultdict(list)
-    for steps in _tasks(reported).values():
-        for step, seconds in steps.items():
-            tasks[step] += seconds
+    tasks = sum(_tasks(reported).values(), collections.Counter())
+    by_step = {row["jobid"].partition(".")[2]: row for row in rows if "." in row["jobid"]}
     # sacct counts a part of slurmstepd in this one, which has no task after 24.11.
-    by_step = {row["jobid"].partition(".")[2]: _cpu_seconds(row) for row in rows if "." in row["jobid"]}
     del by_step["extern"]
     equal(f"{kind}: steps", set(tasks) - {"extern"}, set(by_step))
-    for step, by_sacct in by_step.items():
-        used, accuracy = sum(tasks[step]), 0.01 * by_sacct + 0.05
+    for step, row in by_step.items():
+        used, by_sacct = tasks[step], _cpu_seconds(row)
+        accuracy = 0.01 * by_sacct + 0.05
         # sacct has what slurmstepd gets from wait3(2) (mgr.c): from the fork on, before the task enters its cgroup.
-        expect(-accuracy <= by_sacct - used <= _FORKED * len(tasks[step]) + accuracy, f"{kind}, step {step}: {used} CPU seconds of tasks, {by_sacct} by sacct")
+        expect(-accuracy <= by_sacct - used <= _FORKED * int(row["ntasks"]) + accuracy, f"{kind}, step {step}: {used} CPU seconds of tasks, {by_sacct} by sacct")
 
 
 def _check_two_nodes(reported, rows, of_job):
@@ -146,13 +144,12 @@ def _check_two_nodes(reported, rows, of_job):
     (step,) = [row for row in rows if row["jobid"].endswith(".0")]
     equal("two nodes", ([node["name"] for node in nodes], rows[0]["nodelist"], step["ntasks"]), (["node1", "node2"], "node[1-2]", "2"))
     for name, known in zip(tasks, _UNEVEN):
-        (used,) = tasks[name]["0"]
+        used = tasks[name]["0"]
         expect(known - _FORKED <= used <= known + _ENDING, f"{name}: {used} CPU seconds, its task used {known}")
-    least, most = (tasks[name]["0"][0] for name in tasks)
-    equal("two nodes: which used less, by sacct", step["mincpunode"], "node1")
+    most, where = (dict(each.split("=") for each in step[field].split(","))["cpu"] for field in ("tresusageinmax", "tresusageinmaxnode"))
+    equal("two nodes: which used more, by sacct", where, "node2")
     # In whole seconds.
-    close("two nodes: the least, and by sacct", least, _seconds(step["mincpu"]), 1)
-    close("two nodes: the mean, and by sacct", (least + most) / 2, _seconds(step["avecpu"]), 1)
+    close("two nodes: the most, and by sacct", tasks["node2"]["0"], _seconds(most), 1 + _FORKED)
     used, held = (sum(node["values"][value] for node in nodes) for value in ("cpu_seconds", "cpu_allocated_seconds"))
     close("two nodes: CPU seconds, and of the job's cgroups", used, of_job, 0.01)
     close("two nodes: CPU efficiency", reported["numbers"]["cpu_efficiency"], used / held, 1e-6)
