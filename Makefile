@@ -211,7 +211,7 @@ report-elsewhere: build-cli ## what `jobledger` shows from VictoriaMetrics and P
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)
 	python3 tests/rules/elsewhere.py promtool
 
-bench-report: build-cli ## what `jobledger` takes for large jobs and for many, beside the same requests alone; REPORT_CASES of tests/report/bench.py
+bench-report: build-cli ## what `jobledger` takes for large jobs and for many, beside the same requests alone, and what it takes to record a job, beside the bare calls; as root, REPORT_CASES of tests/report/bench.py
 	JOBLEDGER_CLI=$(abspath $(CLI)) python3 tests/report/bench.py $(REPORT_CASES)
 
 abuse: build-demo ## hostile clients against the exporter, side by side with node_exporter; a table of what a scraper suffers

@@ -4,6 +4,7 @@ Needs man-db and groff (tests/tools/install-packages.sh) and a binary (JOBLEDGER
 """
 
 import os
+import re
 import statistics
 import subprocess
 import time
@@ -14,6 +15,8 @@ from support import CLI, PACKAGING, ROOT
 
 VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 STARTS = 50
+# As packaging/binary.sh and `make build-cli` make it.
+RELEASES = [*ROOT.glob("target/zigbuild/*/release/jobledger"), *ROOT.glob("target/release/jobledger")]
 
 
 class Binary(unittest.TestCase):
@@ -49,6 +52,19 @@ class Binary(unittest.TestCase):
             seconds.append(time.perf_counter() - begun)
             self.assertEqual(done.returncode, 0)
         print(f"{CLI} starts and ends in {1000 * min(seconds):.1f} ms, the median is {1000 * statistics.median(seconds):.1f} ms", flush=True)
+
+
+@unittest.skipUnless(RELEASES, "release-binary: no release of jobledger to measure; make packages or make build-cli")
+class Release(unittest.TestCase):
+    def test_it_is_small(self):
+        """It is copied to many login nodes. packaging/binary.sh refuses a larger one."""
+        documented = float(re.search(r"^The program has ([\d.]+) MiB", (ROOT / "docs/performance.md").read_text(), re.MULTILINE)[1])
+        for binary in RELEASES:
+            with self.subTest(binary):
+                size = binary.stat().st_size / (1 << 20)
+                self.assertLessEqual(size, 14)
+                # It varies a little between compilers.
+                self.assertAlmostEqual(size, documented, delta=documented / 50)
 
 
 class ManualPages(unittest.TestCase):

@@ -4,15 +4,21 @@ and thrown away.
 
 `make bench-report`; as arguments the names of cases. The samples are written by hand, one a minute, into a real Prometheus (Debian's). The program is
 $JOBLEDGER_CLI. Prints a table; nothing fails for being slow, since machines differ. The ratio is what can be compared.
+
+`record-own` makes cgroups of a job and traces a reading of them: it needs root, strace and a C compiler.
 """
 
 import concurrent.futures
+import contextlib
 import http.client
 import http.server
+import itertools
 import multiprocessing
 import os
 import pathlib
+import re
 import resource
+import statistics
 import subprocess
 import sys
 import threading
@@ -262,8 +268,97 @@ def record(cli):
               f"a reading; {usage.ru_maxrss / 1024:.0f} MiB", flush=True)
 
 
+CGROUP, NUMBER = "jobledger-bench/job_7001234", 7001234
+# Where SLURM has the processes of a task, below its job.
+TASK = {"v1": "step_0/task_0", "v2": "step_0/user/task_0"}
+FLOOR = pathlib.Path(__file__).with_name("floor.c")
+
+
+def hierarchies(version):
+    """Where the cgroups of a version are mounted, those of v1 that a job has at SLURM."""
+    mounts = [line.split() for line in pathlib.Path("/proc/mounts").read_text().splitlines()]
+    if version == "v2":
+        return [pathlib.Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"][:1]
+    wanted = {"cpu", "cpuacct", "cpuset", "freezer", "memory"}
+    return [pathlib.Path(mount[1]) for mount in mounts if mount[2] == "cgroup" and wanted & set(mount[3].split(","))]
+
+
+@contextlib.contextmanager
+def job_of_processes(version, count):
+    """The cgroups of a job with so many processes, which sleep; gives what a further process has to write its number to."""
+    made, lists, processes = [], [], []
+    try:
+        for mount in hierarchies(version):
+            directory = mount
+            for part in [*CGROUP.split("/"), *TASK[version].split("/")]:
+                directory /= part
+                directory.mkdir()
+                made.append(directory)
+                # A new cpuset is empty.
+                for file in ("cpuset.cpus", "cpuset.mems") if version == "v1" and (directory / "cpuset.cpus").exists() else ():
+                    (directory / file).write_text((directory.parent / file).read_text())
+            lists.append(directory / "cgroup.procs")
+        for _ in range(count):
+            processes.append(subprocess.Popen(["sleep", "infinity"]))
+            for each in lists:
+                each.write_text(str(processes[-1].pid))
+        yield lists
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+        for directory in reversed(made):
+            directory.rmdir()
+
+
+def files_of_a_reading(process, directory):
+    """What one reading of a recorder opens, lists, or reads where it is open: lines for the floor."""
+    trace = directory / "trace"
+    strace = subprocess.Popen(["strace", "-f", "-y", "-qq", "-s0", "-e", "trace=openat,pread64", f"-p{process.pid}", "-o", trace])
+    time.sleep(3)
+    strace.terminate()
+    strace.wait()
+    found = set()
+    for line in trace.read_text().splitlines():
+        if held := re.search(r"pread64\(\d+<(/.*)/(.*?)>", line):
+            found.add(f"held {held[1]} {held[2]}\n")
+        elif opened := re.search(r'openat\(\d+<(.*?)>, "(.*?)", (\S+?)\) = \d', line):
+            if "O_PATH" not in opened[3]:
+                found.add(f"{'list' if 'O_DIRECTORY' in opened[3] else 'read'} {opened[1]} {opened[2]}\n")
+    return sorted(found)
+
+
+def spent(process):
+    """Nanoseconds of CPU time of its threads."""
+    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
+
+
+def record_own(cli, version, count):
+    """A row: what a reading of a job's own cgroup costs, beside the bare calls, once a second and in turn."""
+    with scratch("jobledger-bench") as directory, job_of_processes(version, count) as lists:
+        subprocess.run(["cc", "-O2", "-w", "-o", directory / "floor", FLOOR], check=True)
+        process = subprocess.Popen(["sh", "-c", f"for list in {' '.join(map(str, lists))}; do echo $$ > $list; done; exec \"$@\"", "sh", str(cli), "record", "-i1", "--own-cgroup",
+                                    f"--job={NUMBER}", f"--output={directory}/job.om"])
+        wait_for("a recording", lambda: (directory / "job.om").exists())
+        files = files_of_a_reading(process, directory)
+        (directory / "files").write_text("".join(files))
+        with (directory / "files").open() as lines:
+            floor = subprocess.Popen([directory / "floor", str(READINGS)], stdin=lines, stdout=subprocess.PIPE, text=True)
+        ours, before = [], None
+        while floor.poll() is None:
+            time.sleep(1 - (time.time() + 0.25) % 1)
+            now = spent(process)
+            ours += [] if before is None else [(now - before) / 1e3]
+            before = now
+        theirs = [float(line) for line in floor.stdout]
+        process.terminate()
+        process.wait()
+    ours, theirs = statistics.median(ours), statistics.median(theirs)
+    print(f"record, own cgroup of {version}, {count:3} processes {len(files):4} files   {ours:7.0f} us of CPU time   bare {theirs:7.0f} us   ratio {ours / theirs:5.2f}", flush=True)
+
+
 def main():
-    cli, chosen = program(), sys.argv[1:] or [*CASES, "record"]
+    cli, chosen = program(), sys.argv[1:] or [*CASES, "record", "record-own"]
     begun = time.monotonic()
     for _ in range(20):
         subprocess.run([str(cli), "--version"], stdout=subprocess.DEVNULL, check=True)
@@ -271,6 +366,10 @@ def main():
     for case in chosen:
         if case == "record":
             record(cli)
+            continue
+        if case == "record-own":
+            for version, count in itertools.product(filter(hierarchies, ["v2", "v1"]), [1, 64]):
+                record_own(cli, version, count)
             continue
         files, commands = CASES[case]
         with scratch("jobledger-bench") as directory:

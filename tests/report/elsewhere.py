@@ -134,7 +134,7 @@ blocks_storage:
   bucket_store: {{sync_dir: {directory}/sync, sync_interval: 1s, bucket_index: {{enabled: false}}}}
 ingester: {{lifecycler: {{address: 127.0.0.1, final_sleep: 0s, ring: {{kvstore: {{store: inmemory}}, replication_factor: 1}}}}}}
 distributor: {{ring: {{kvstore: {{store: inmemory}}, instance_addr: 127.0.0.1}}}}
-querier: {{store_gateway_addresses: "127.0.0.1:{grpc}"}}
+querier: {{store_gateway_addresses: "127.0.0.1:{grpc}", active_query_tracker_dir: {directory}/queries}}
 """
 
 

@@ -1,6 +1,7 @@
 """Reports beside SLURM's accounting: a real slurmdbd, sacct and AdminComment."""
 
 import base64
+import collections
 import contextlib
 import gzip
 import json
@@ -12,7 +13,8 @@ from testbed.processes import scratch, wait_for
 from testbed.reports import Ran
 
 from .endings import knows_times
-from .report import SPIN, started
+from .kinds import second_node
+from .report import SPIN, partition_of_both, started
 
 _SCRIPT = cache.REPOSITORY / "slurm/slurmctld/jobledger-admincomment.sh"
 _INSTALLED = "/usr/share/jobledger/slurmctld/jobledger-admincomment.sh"
@@ -32,6 +34,10 @@ _JOBS = {
     "exit 3": ("exit 3", ["--time=10"]),
     "array": ("exit $((SLURM_ARRAY_TASK_ID - 1))", ["--array=1-2", "--time=10"]),
 }
+# CPU seconds of the task on each of two nodes, and what Python needs to end.
+_UNEVEN, _ENDING = (3, 9), 1
+_ON_BOTH = (f"""srun python3 -c 'import os, time
+while time.process_time() < {_UNEVEN}[int(os.environ["SLURM_NODEID"])]: pass'""", ["--nodes=2", "--ntasks=2", "--time=10"])
 _STATES = {
     "time limit": "TIMEOUT",
     "cancelled": "CANCELLED",
@@ -41,31 +47,36 @@ _STATES = {
     "exit 3": "FAILED",
     "element 1": "COMPLETED",
     "element 2": "FAILED",
+    "two nodes": "COMPLETED",
 }
 _OF_JOBS = ("jobid", "jobidraw", "state", "exitcode", "submit", "eligible", "start", "end", "elapsedraw", "timelimitraw", "nnodes", "alloccpus",
             "user", "account", "partition", "qos", "usercpu", "systemcpu", "admincomment", "jobname")
+_OF_STEPS = ("jobid", "nodelist", "ntasks", "usercpu", "systemcpu", "tresusageinmax", "tresusageinmaxnode")
 
 
 def _unable(bed):
     return None if bed.emulated else "its slurmctld has no accounting"
 
 
+def _seconds(clock):
+    """Of sacct's [D-][HH:]MM:SS[.mmm]."""
+    days, _, clock = clock.rpartition("-")
+    seconds = 0.0
+    for part in clock.split(":"):
+        seconds = seconds * 60 + float(part)
+    return int(days or 0) * 86_400 + seconds
+
+
 def _cpu_seconds(row):
-    """What a step used, by sacct's [D-][HH:]MM:SS[.mmm]."""
-    total = 0.0
-    for field in ("usercpu", "systemcpu"):
-        days, _, clock = row[field].rpartition("-")
-        seconds = 0.0
-        for part in clock.split(":"):
-            seconds = seconds * 60 + float(part)
-        total += int(days or 0) * 86_400 + seconds
-    return total
+    """What a step used, by sacct."""
+    return _seconds(row["usercpu"]) + _seconds(row["systemcpu"])
 
 
 def _check_job(kind, reported, row):
     """What the accounting has of a run."""
     job, ended = reported["job"], reported["job"]["ended"]
     expect(ended, f"{kind}: {row['state']} by sacct, no end in the report")
+    expect(not any(node["running"] for node in job["nodes"]), f"{kind}: its cgroups are there")
     code, signal = map(int, row["exitcode"].split(":"))
     equal(f"{kind}: state", row["state"].split()[0], _STATES[kind])
     equal(f"{kind}: end", (ended["state"], ended["origin"], ended["exit_code"], ended["signal"] or 0), (_STATES[kind], "accounting", code, signal))
@@ -82,7 +93,7 @@ def _check_job(kind, reported, row):
     expect(elapsed <= int(row["elapsedraw"]) + 20, f"{kind}: {elapsed} s, {row['elapsedraw']} s by sacct")
 
 
-def _check_seff(seff, reported, row, of_job, tasks):
+def _check_seff(seff, reported, row, of_job):
     """The words and formulas of seff, from sacct's numbers. It has no CPU time of slurmstepd."""
     lines = dict(line.split(": ", 1) for line in seff.splitlines())
     equal("seff: job, state", (lines["Job ID"], lines["State"]), (row["jobid"], "COMPLETED (exit code 0)"))
@@ -91,7 +102,7 @@ def _check_seff(seff, reported, row, of_job, tasks):
     used, held = node["values"]["cpu_seconds"], node["values"]["cpu_allocated_seconds"]
     printed = float(lines["CPU Efficiency"].split("%")[0])
     close("seff: efficiency", printed, 100 * used / held, 0.011)
-    of_tasks, elapsed = sum(tasks.values()), int(row["elapsedraw"])
+    of_tasks, elapsed = _tasks(reported)[node["name"]].total(), int(row["elapsedraw"])
     close("CPU seconds, and of the job's cgroup", used, of_job, 0.01)
     expect(of_tasks < used, f"{used} CPU seconds, {of_tasks} of tasks")
     close("CPU time held, and by sacct", held, elapsed * int(row["alloccpus"]), 20 * int(row["alloccpus"]))
@@ -102,10 +113,48 @@ def _job(server, jobid):
     return server.value(f'sum(max_over_time(jobledger_job_cpu_seconds_total{{jobid="{jobid}"}}[1h]))')
 
 
-def _tasks(server, jobid):
-    """CPU seconds of tasks, by step."""
-    found = server.query(f'sum by (step) (max_over_time(jobledger_task_cpu_seconds_total{{jobid="{jobid}"}}[1h]))')
-    return {labels["step"]: value for labels, value in found}
+def _tasks(reported):
+    """CPU seconds of tasks on each node by step: {node: {step: seconds}}."""
+    found = {}
+    for node in reported["job"]["nodes"]:
+        found[node["name"]] = collections.Counter()
+        for part in node["parts"]:
+            if part["task"] is not None:
+                found[node["name"]][part["step"]] += part["values"]["cpu_seconds"]
+    return found
+
+
+def _check_steps(kind, reported, rows):
+    """Tasks used what sacct says of their steps."""
+    tasks = sum(_tasks(reported).values(), collections.Counter())
+    by_step = {row["jobid"].partition(".")[2]: row for row in rows if "." in row["jobid"]}
+    # sacct counts a part of slurmstepd in this one, which has no task after 24.11.
+    del by_step["extern"]
+    equal(f"{kind}: steps", set(tasks) - {"extern"}, set(by_step))
+    for step, row in by_step.items():
+        used, by_sacct = tasks[step], _cpu_seconds(row)
+        accuracy = 0.01 * by_sacct + 0.05
+        # sacct has what slurmstepd gets from wait3(2) (mgr.c): from the fork on, before the task enters its cgroup.
+        expect(-accuracy <= by_sacct - used <= _FORKED * int(row["ntasks"]) + accuracy, f"{kind}, step {step}: {used} CPU seconds of tasks, {by_sacct} by sacct")
+
+
+def _check_two_nodes(reported, rows, of_job, has_most):
+    """Each node has what its task used, and the report their sum."""
+    nodes, tasks = reported["job"]["nodes"], _tasks(reported)
+    (step,) = [row for row in rows if row["jobid"].endswith(".0")]
+    equal("two nodes", ([node["name"] for node in nodes], rows[0]["nodelist"], step["ntasks"]), (["node1", "node2"], "node[1-2]", "2"))
+    for name, known in zip(tasks, _UNEVEN):
+        used = tasks[name]["0"]
+        expect(known - _FORKED <= used <= known + _ENDING, f"{name}: {used} CPU seconds, its task used {known}")
+    # 22.05 has the other node and its time there. The sums are right.
+    if has_most:
+        most, where = (dict(each.split("=") for each in step[field].split(","))["cpu"] for field in ("tresusageinmax", "tresusageinmaxnode"))
+        equal("two nodes: which used more, by sacct", where, "node2")
+        # In whole seconds.
+        close("two nodes: the most, and by sacct", tasks["node2"]["0"], _seconds(most), 1 + _FORKED)
+    used, held = (sum(node["values"][value] for node in nodes) for value in ("cpu_seconds", "cpu_allocated_seconds"))
+    close("two nodes: CPU seconds, and of the job's cgroups", used, of_job, 0.01)
+    close("two nodes: CPU efficiency", reported["numbers"]["cpu_efficiency"], used / held, 1e-6)
 
 
 def keeps_case(bed):
@@ -134,8 +183,9 @@ def accounts(context):
     """Reports have what sacct has of jobs that ended in every way, tasks used what sacct says, and AdminComment has each job's summary."""
     bed, slurm = context.bed, context.slurm
     with context.exporter("--jobs.steps", "--jobs.tasks"), context.prometheus(interval=5) as server, _installed(context, server), accounting.start(
-            bed, {_ACCOUNT: [bed.users[0].name]}, f"EpilogSlurmctld={_INSTALLED}") as database:
-        ids = started(context, server, _JOBS, "--mem=60")
+            bed, {_ACCOUNT: [bed.users[0].name]}, f"EpilogSlurmctld={_INSTALLED}") as database, second_node(bed), partition_of_both(bed) as partition:
+        body, options = _ON_BOTH
+        ids = started(context, server, _JOBS | {"two nodes": (body, [*options, f"--partition={partition}"])}, "--mem=60")
         slurm.wait_over(ids.values())
         names = {kind: str(jobid) for kind, jobid in ids.items() if kind != "array"}
         names |= {f"element {task}": f"{ids['array']}_{task}" for task in (1, 2)}
@@ -167,17 +217,13 @@ def _check_all(context, server, database, names):
 
     wait_for("the reports to be right", all_right, interval=2)
 
-    steps = names["steps"]
-    by_step = {each["jobid"].partition(".")[2]: _cpu_seconds(each) for each in database.sacct(steps, "jobid", "usercpu", "systemcpu") if "." in each["jobid"]}
-    tasks = _tasks(server, steps)
-    # sacct counts a part of slurmstepd in this one, which has no task after 24.11.
-    del by_step["extern"]
-    equal("steps", set(tasks) - {"extern"}, set(by_step))
-    for step, used in by_step.items():
-        more, accuracy = used - tasks[step], 0.01 * used + 0.05
-        # sacct has what slurmstepd gets from wait3(2) (mgr.c): from the fork on, before the task enters its cgroup.
-        expect(-accuracy <= more <= _FORKED + accuracy, f"step {step}: {tasks[step]} CPU seconds of tasks, {used} by sacct")
-    _check_seff(report(steps, "--format=seff").out, report(steps, "--format=json").json(), row(steps), _job(server, steps), tasks)
+    reports, rows = {}, {}
+    for kind in ("steps", "two nodes"):
+        reports[kind], rows[kind] = report(names[kind], "--format=json").json(), database.sacct(names[kind], *_OF_STEPS)
+        _check_steps(kind, reports[kind], rows[kind])
+    steps, two_nodes = names["steps"], names["two nodes"]
+    _check_seff(report(steps, "--format=seff").out, reports["steps"], row(steps), _job(server, steps))
+    _check_two_nodes(reports["two nodes"], rows["two nodes"], _job(server, two_nodes), knows_times(context.bed))
 
     _check_coordinators(database, context.bed.users[0].name)
     log = "journalctl --no-pager --output=cat -t jobledger-admincomment"

@@ -53,7 +53,7 @@ _JOBS = {
 
 
 @contextlib.contextmanager
-def _partition_of_both(bed):
+def partition_of_both(bed):
     """The partition that has both nodes for a with block."""
     name = bed.partitions[1]
     bed.run(f"scontrol update PartitionName={name} Nodes={','.join(bed.nodes)}")
@@ -217,7 +217,7 @@ def report(context):
     bed, slurm = context.bed, context.slurm
     has_times = knows_times(bed)
     bed.run(f"rm -f {_GO}")
-    with installed_snippets(bed), asked_for_long(bed), second_node(bed), _partition_of_both(bed) as partition, _kept_mails(bed), context.exporter(), \
+    with installed_snippets(bed), asked_for_long(bed), second_node(bed), partition_of_both(bed) as partition, _kept_mails(bed), context.exporter(), \
             context.prometheus(interval=5) as server:
         ids = started(context, server, _JOBS, f"--partition={partition}")
         elements = _elements(context, server, ids["array"])
