@@ -27,14 +27,14 @@ SPIN = "import time\nwhile time.process_time() < 0.4: pass"
 class Pace:
     """Durations, relative to the scrape interval.
 
-    There are two, since the demo's lattice, for which a node is emptied, must not have it at the end: at six times the usual speed it does
-    from 5 s to 35 s after the start, at three times from 250 s on.
+    There are two. Either has the demo's lattice, for which a node is emptied, in the time that is looked at and not at its end: at six times
+    the usual speed it runs until 20 s after the start, at 2.7 times until 70 s. A window of the slower one is longer than a lattice of the faster one.
     """
 
     def __init__(self, slow):
         self.slow = slow
         times = 2.5 if slow else 1
-        self.speed = 3 if slow else 6
+        self.speed = 2.7 if slow else 6
         self.scrape_ms = round(2500 * times)
         self.rules_s = round(5 * times)
         self.short_s, self.long_s = round(15 * times), round(20 * times)

@@ -17,7 +17,8 @@ pub fn number(name: &str) -> Option<u64> {
 }
 
 /// The path of the job's own cgroup, of the path of one of its processes: up to the directory whose name has the job's name in it, such as
-/// `job_7`, PBS' `1234.server` (or with the brackets of an array escaped), OAR's `alice_1234`.
+/// `job_7`, PBS' `1234.server` (or with the brackets of an array escaped), OAR's `alice_1234`. A number within a word is none: containers'
+/// directories are named by hexadecimal digits.
 pub fn of_job<'a>(path: &'a str, name: &str) -> Option<&'a str> {
     let number = number(name)?.to_string();
     let mut end = 0;
@@ -26,8 +27,8 @@ pub fn of_job<'a>(path: &'a str, name: &str) -> Option<&'a str> {
         let before = |at: usize| part.get(..at).unwrap_or_default();
         let after = |at: usize| part.get(at + number.len()..).unwrap_or_default();
         let is_whole = |at: usize| {
-            !before(at).ends_with(|c: char| c.is_ascii_digit())
-                && !after(at).starts_with(|c: char| c.is_ascii_digit())
+            !before(at).ends_with(|c: char| c.is_ascii_alphanumeric())
+                && !after(at).starts_with(|c: char| c.is_ascii_alphanumeric())
         };
         if part.match_indices(&number).any(|(at, _)| is_whole(at)) {
             return path.get(..end);
@@ -93,6 +94,13 @@ mod tests {
             ("/oar/alice_1234", "1234", Some("/oar/alice_1234")),
             ("/oar/alice2_12345/1234", "1234", Some("/oar/alice2_12345/1234")),
             ("/system.slice/slurmstepd.scope/sEKNKTV3WPV500/step_0", "5000", None),
+            ("/docker/0db7f3/job_7/step_0", "7", Some("/docker/0db7f3/job_7")),
+            ("/docker/0db7f3", "7", None),
+            (
+                "/pbspro.service/jobid/1234\\x5b5\\x5d.server",
+                "1234[5].server",
+                Some("/pbspro.service/jobid/1234\\x5b5\\x5d.server"),
+            ),
             ("/", "7", None),
             ("/x", "none", None),
         ] {
