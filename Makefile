@@ -205,7 +205,7 @@ report-live: ## reports, lists and waste beside the pages of demo nodes, through
 agents-elsewhere: build ## agents/ by Debian sid's Prometheus 3 and vmagent, which move: not in CI
 	JOBLEDGER_AGENTS=sid JOBLEDGER_EXPORTER=$(abspath $(EXPORTER)) $(ATTEMPTS) python tests/agents
 
-report-elsewhere: build-cli ## what `jobledger` shows from VictoriaMetrics and Prometheus 3 (Debian sid's, which move: not in CI), Thanos and Cortex beside Prometheus 2
+report-elsewhere: build-cli ## what `jobledger` shows from VictoriaMetrics and Prometheus 3 (Debian sid's, which move: not in CI), Thanos, Cortex and Mimir beside Prometheus 2
 	JOBLEDGER_CLI=$(abspath $(CLI)) python3 tests/report/elsewhere.py
 
 rules-elsewhere: ## the rules' unit tests by Prometheus 3's promtool (Debian sid's, which moves: not in CI)

@@ -54,7 +54,9 @@ class Pace:
         over = round(self.scrape_ms / 1000)
         for pattern, shorter in ((r"offset 30s\b", f"offset {over}s"), (r"offset 270s\b", f"offset {over + self.short_s}s"),
                                  (r"/ 240\b", f"/ {self.short_s}"), (r"\[[24]m\]", f"[{self.short_s}s]"), (r"\[5m\]", f"[{self.long_s}s]"), (r"offset 2m\b", f"offset {self.short_s}s"),
-                                 (r">= 120\b", f">= {self.short_s}"), (r"interval: \w+", f"interval: {self.rules_s}s")):
+                                 (r">= 120\b", f">= {self.short_s}"), (r"interval: \w+", f"interval: {self.rules_s}s"),
+                                 # Which alert fires at once depends on the pace.
+                                 (r" for: \w+", f" for: {self.short_s}s")):
             text = re.sub(pattern, shorter, text)
         return text
 

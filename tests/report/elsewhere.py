@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves), from Prometheus 3, from Thanos and from Cortex, beside
+"""What `jobledger` shows of the same jobs from VictoriaMetrics (Debian sid's, which moves), from Prometheus 3, from Thanos, Cortex and Mimir, beside
 Prometheus 2.
 
-Not in CI: `make report-elsewhere`. Thanos and Cortex are built from the Go modules of their names, once, in half an hour; they need Go 1.25. The
+Not in CI: `make report-elsewhere`. Thanos, Cortex and Mimir are built from the Go modules of their names, once, in an hour; they need Go 1.25. The
 program is $JOBLEDGER_CLI, or it is built. Ends with 1 where something differs by more than what follows from how a server computes rates.
 """
 
@@ -29,9 +29,11 @@ from tools import programs as prometheus_programs  # noqa: E402
 from testbed import cache  # noqa: E402
 from victoria import programs  # noqa: E402
 
-THANOS = ("github.com/thanos-io/thanos", "v0.40.1")
-# Mimir began as a copy of it: path, header and limits are alike.
-CORTEX = ("github.com/cortexproject/cortex", "v1.21.1")
+# Without this tag a label set of Prometheus is no slice, as that of Thanos and Cortex is.
+SLICES = "-tags=slicelabels"
+THANOS = ("github.com/thanos-io/thanos", "v0.40.1", SLICES)
+CORTEX = ("github.com/cortexproject/cortex", "v1.21.1", SLICES)
+MIMIR = ("github.com/grafana/mimir", "v1.3.1-0.20260423142704-aced80d74930")
 ORGANISATION = "physics"
 
 # Of a curve's value, which is a rate; all others are the same but for their last digits.
@@ -86,7 +88,7 @@ class Victoria:
         self._directory.__exit__(*error)
 
 
-def built(module, version):
+def built(module, version, *flags):
     """The program of a Go module that is named as it; None without Go."""
     go, name = shutil.which("go"), module.rsplit("/", 1)[1]
     if not go:
@@ -98,8 +100,7 @@ def built(module, version):
         source = into / "source"
         shutil.copytree(json.loads(described)["Dir"], source)
         subprocess.run(["chmod", "-R", "u+w", source], check=True)
-        # Without the tag a label set of Prometheus is no slice, as theirs are.
-        subprocess.run([go, "build", "-trimpath", "-tags=slicelabels", "-ldflags=-s -w", "-o", into / name, f"./cmd/{name}"], cwd=source, env=environment, check=True)
+        subprocess.run([go, "build", "-trimpath", *flags, "-ldflags=-s -w", "-o", into / name, f"./cmd/{name}"], cwd=source, env=environment, check=True)
         shutil.rmtree(source)
 
     return cache.built(name, cache.key(version), build) / name
@@ -138,20 +139,41 @@ querier: {{store_gateway_addresses: "127.0.0.1:{grpc}", active_query_tracker_dir
 """
 
 
+MIMIR_CONFIG = """
+target: distributor,ingester,store-gateway,querier,compactor
+multitenancy_enabled: true
+usage_stats: {{enabled: false}}
+activity_tracker: {{filepath: {directory}/activity}}
+server: {{http_listen_address: 127.0.0.1, http_listen_port: {http}, grpc_listen_address: 127.0.0.1, grpc_listen_port: {grpc}}}
+blocks_storage:
+  backend: filesystem
+  filesystem: {{dir: {directory}/bucket}}
+  tsdb: {{dir: {directory}/tsdb}}
+  bucket_store: {{sync_dir: {directory}/sync, sync_interval: 1s, ignore_blocks_within: 0s}}
+# It makes the index of blocks, which nothing is found without.
+compactor: {{data_dir: {directory}/compactor, cleanup_interval: 1s, sharding_ring: {{instance_addr: 127.0.0.1, kvstore: {{store: inmemory}}}}}}
+ingester: {{ring: {{instance_addr: 127.0.0.1, final_sleep: 0s, kvstore: {{store: inmemory}}, replication_factor: 1}}}}
+distributor: {{ring: {{instance_addr: 127.0.0.1, kvstore: {{store: inmemory}}}}}}
+store_gateway: {{sharding_ring: {{instance_addr: 127.0.0.1, kvstore: {{store: inmemory}}, replication_factor: 1}}}}
+querier: {{query_store_after: 0s}}
+memberlist: {{bind_addr: [127.0.0.1], bind_port: 0}}
+"""
+
+
 @contextlib.contextmanager
-def over_cortex(binary, samples):
-    """The URL of a Cortex that has these samples as those of an organisation, and the file that names it."""
+def over_blocks(name, binary, configuration, samples):
+    """The URL of a Cortex or Mimir that has these samples as those of an organisation, and the file that names it."""
     _, promtool = prometheus_programs("2")
-    with scratch("jobledger-cortex") as directory:
+    with scratch(f"jobledger-{name.lower()}") as directory:
         (directory / "samples").write_text("\n".join(samples.lines()))
         blocks = directory / "bucket" / ORGANISATION
         subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", directory / "samples", blocks], check=True, capture_output=True)
         http, grpc = free_ports(2)
-        (directory / "cortex.yml").write_text(CORTEX_CONFIG.format(directory=directory, http=http, grpc=grpc))
+        (directory / "config.yml").write_text(configuration.format(directory=directory, http=http, grpc=grpc))
         names = directory / "http.yml"
         names.write_text(f"http_headers: {{X-Scope-OrgID: {{values: [{ORGANISATION}]}}}}\n")
         url = f"http://127.0.0.1:{http}/prometheus"
-        with running([str(binary), f"-config.file={directory}/cortex.yml"], directory / "log"):
+        with running([str(binary), f"-config.file={directory}/config.yml"], directory / "log"):
 
             def has_all():
                 request = urllib.request.Request(f"{url}/api/v1/query?query=count(last_over_time(jobledger_job_info[7d]))", headers={"X-Scope-OrgID": ORGANISATION})
@@ -159,7 +181,7 @@ def over_cortex(binary, samples):
                     with urllib.request.urlopen(request, timeout=60) as answer:
                         return json.load(answer)["data"]["result"]
 
-            wait_for("Cortex", has_all)
+            wait_for(name, has_all)
             yield url, names
 
 
@@ -195,9 +217,10 @@ def shown(url, cli, command, until, *options):
 
 
 def main():
-    cli, binary, cortex, failed = program(), built(*THANOS), built(*CORTEX), 0
-    if not binary:
-        print("neither Thanos nor Cortex: there is no Go to build them")
+    cli, thanos, failed = program(), built(*THANOS), 0
+    multitenant = {"Cortex": (built(*CORTEX), CORTEX_CONFIG), "Mimir": (built(*MIMIR), MIMIR_CONFIG)} if thanos else {}
+    if not thanos:
+        print("neither Thanos, Cortex nor Mimir: there is no Go to build them")
     for name, make in SAMPLES.items():
         # All look at the same time, so that the same samples are within their windows.
         until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -206,13 +229,14 @@ def main():
         with contextlib.ExitStack() as stack:
             two = stack.enter_context(server_of(samples))
             others = {"VictoriaMetrics": (f"http://{stack.enter_context(Victoria(samples)).address}", ())}
-            if binary:
-                others["Thanos"] = (f"http://{stack.enter_context(over_thanos(binary, samples))}", ())
-                url, names = stack.enter_context(over_cortex(cortex, samples))
-                others["Cortex"] = (url, (f"--http.config.file={names}",))
+            if thanos:
+                others["Thanos"] = (f"http://{stack.enter_context(over_thanos(thanos, samples))}", ())
+            for server, (binary, configuration) in multitenant.items():
+                url, names = stack.enter_context(over_blocks(server, binary, configuration, samples))
+                others[server] = (url, (f"--http.config.file={names}",))
                 refused = Ran(cli, url, "list", "--user=all")
                 failed += (refused.status, "no org id" in refused.err) != (1, True)
-                print("Cortex without a name:", refused.err.strip())
+                print(f"{server} without a name:", refused.err.strip())
             os.environ["JOBLEDGER_PROMETHEUS"] = "3"
             with server_of(samples) as three:
                 others["Prometheus 3"] = (f"http://{three.address}", ())
