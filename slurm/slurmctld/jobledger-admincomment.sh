@@ -27,7 +27,7 @@ esac
 # Before 23.02 sacctmgr stores the field in lower case (SLURM's release notes), and nothing could read it.
 version=$(sacctmgr --version)
 case $version in
-"slurm "2[0-2].*)
+*" "2[0-2].*) # "slurm", or the package of Debian, "slurm-wlm"
     echo "AdminComment needs SLURM 23.02, this is $version"
     exit 1
     ;;

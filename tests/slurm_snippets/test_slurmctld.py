@@ -27,8 +27,8 @@ class Slurmctld(Snippets):
     def record(self, name, then):
         self.command(name, f'printf "%s\\n" "$@" >>{self.scratch}/{name}\n{then}')
 
-    def slurm(self, version):
-        self.command("sacctmgr", f'[ "$1" != --version ] || {{ echo slurm {version}; exit 0; }}\nprintf "%s\\n" "$@" >>{self.scratch}/sacctmgr')
+    def slurm(self, version, package="slurm"):
+        self.command("sacctmgr", f'[ "$1" != --version ] || {{ echo {package} {version}; exit 0; }}\nprintf "%s\\n" "$@" >>{self.scratch}/sacctmgr')
 
     def given(self, name):
         path = self.scratch / name
@@ -71,12 +71,13 @@ class Slurmctld(Snippets):
         return self.log()[:-1], self.given("jobledger"), self.given("sacctmgr")
 
     def test_nothing_is_stored_where_sacctmgr_makes_it_lower_case(self):
-        for version in ("20.11.9", "21.08.8-2", "22.05.8"):
-            self.slurm(version)
+        # Debian's programs have the package's name.
+        for package, version in (("slurm", "20.11.9"), ("slurm", "21.08.8-2"), ("slurm", "22.05.8"), ("slurm-wlm", "22.05.8")):
+            self.slurm(version, package)
             found = self.stored(SLURM_JOB_ID="42", SLURM_CLUSTER_NAME="alpha")
-            self.assertEqual(found, ([f"AdminComment needs SLURM 23.02, this is slurm {version}"], None, None))
-        for version in ("23.02.0", "26.05.1"):
-            self.slurm(version)
+            self.assertEqual(found, ([f"AdminComment needs SLURM 23.02, this is {package} {version}"], None, None))
+        for package, version in (("slurm", "23.02.0"), ("slurm", "26.05.1"), ("slurm-wlm", "24.11.5")):
+            self.slurm(version, package)
             self.assertEqual(self.stored(SLURM_JOB_ID="42")[2][-1], "AdminComment=JS1:Short")
 
     def test_what_a_job_used_is_stored(self):
