@@ -28,7 +28,7 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
-from tools import Prometheus, free_ports, program, programs, running, scratch, wait_for  # noqa: E402
+from tools import Prometheus, cpu_seconds, free_ports, program, programs, running, scratch, wait_for  # noqa: E402
 
 GIB, MINUTE, HOUR, DAY = 1 << 30, 60, 3600, 86400
 NOW = int(time.time()) // MINUTE * MINUTE
@@ -328,11 +328,6 @@ def files_of_a_reading(process, directory):
     return sorted(found)
 
 
-def spent(process):
-    """Nanoseconds of CPU time of its threads."""
-    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{process.pid}/task").glob("*/schedstat"))
-
-
 def record_own(cli, version, count):
     """A row: what a reading of a job's own cgroup costs, beside the bare calls, once a second and in turn."""
     with scratch("jobledger-bench") as directory, job_of_processes(version, count) as lists:
@@ -347,8 +342,8 @@ def record_own(cli, version, count):
         ours, before = [], None
         while floor.poll() is None:
             time.sleep(1 - (time.time() + 0.25) % 1)
-            now = spent(process)
-            ours += [] if before is None else [(now - before) / 1e3]
+            now = cpu_seconds(process)
+            ours += [] if before is None else [(now - before) * 1e6]
             before = now
         theirs = [float(line) for line in floor.stdout]
         process.terminate()

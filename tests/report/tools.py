@@ -11,7 +11,7 @@ sys.path[:0] = [str(ROOT / "tests/e2e")]
 
 from testbed import built  # noqa: E402
 from testbed.built import example  # noqa: E402, F401
-from testbed.processes import free_ports, running, scratch, wait_for  # noqa: E402, F401
+from testbed.processes import cpu_seconds, free_ports, running, scratch, wait_for  # noqa: E402, F401
 from testbed.prometheus import Prometheus, programs  # noqa: E402
 from testbed.reports import Ran  # noqa: E402, F401
 

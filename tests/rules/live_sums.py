@@ -30,7 +30,7 @@ WINDOW, HALF, SETTLED = 48, 24, 6
 # Evaluations that are looked at.
 LEAST = 3
 SHORTER = ((r"offset 30s\b", f"offset {SETTLED}s"), (r"offset 270s\b", f"offset {SETTLED + WINDOW}s"), (r"\b4m\b", f"{WINDOW}s"), (r"\b2m\b", f"{HALF}s"), (r"\b5m\b", "60s"),
-           (r"\[6m\]", "[72s]"), (r"\[10m\]", "[120s]"), (r">= 120\b", f">= {HALF}"), (r"/ 240\b", f"/ {WINDOW}"), (r"interval: 1m", "interval: 12s"), (r"interval: 90s", "interval: 18s"), (r"interval: 30s", "interval: 6s"))
+           (r"\[6m\]", "[72s]"), (r"\[13m\]", "[156s]"), (r">= 120\b", f">= {HALF}"), (r"/ 240\b", f"/ {WINDOW}"), (r"interval: 1m", "interval: 12s"), (r"interval: 90s", "interval: 18s"), (r"interval: 30s", "interval: 6s"))
 
 
 def shorten(text):

@@ -24,7 +24,7 @@ from backfill import Backfill  # noqa: E402
 from cluster import DAY, Cluster, is_complete, recorded  # noqa: E402
 from recording import record  # noqa: E402
 from testbed import prometheus as servers  # noqa: E402
-from testbed.processes import exit_on_signals, scratch, wait_for  # noqa: E402
+from testbed.processes import cpu_seconds, exit_on_signals, scratch, wait_for  # noqa: E402
 
 SCRAPE, EVALUATION = 30, 60
 # Pixels of a page on a screen of 1080p, and of the frame of a panel.
@@ -54,11 +54,6 @@ def timing(range_seconds, width, least=None):
     interval = max(rounded(range_seconds / pixels), seconds(least) if least else SCRAPE)
     step = max(interval, -(-range_seconds // MOST_POINTS))
     return step, interval, max(step + SCRAPE, 4 * SCRAPE)
-
-
-def cpu_seconds(process):
-    """CPU seconds of a process so far, to the nanosecond: of its threads, which Go keeps (Documentation/scheduler/sched-stats.rst)."""
-    return sum(int(path.read_text().split()[0]) for path in pathlib.Path(f"/proc/{process.pid}/task").glob("*/schedstat")) / 1e9
 
 
 def idle(process):

@@ -1,13 +1,10 @@
 """What each rule costs a Prometheus that has the data: CPU time of its process for one evaluation."""
 
-import os
-import pathlib
 import signal
 import time
 
-from testbed.processes import wait_for
+from testbed.processes import cpu_seconds, wait_for
 
-TICKS = os.sysconf("SC_CLK_TCK")
 # Of each rule at least so many evaluations.
 LEAST = 4
 
@@ -33,14 +30,8 @@ def rule_costs(server, process, config, seconds=3.0):
 
 def _cost(server, process, expression, moment, seconds):
     """CPU seconds of one evaluation. The result is counted, so that sending it costs nothing."""
-    began, spent, times = time.monotonic(), _cpu(process), 0
+    began, spent, times = time.monotonic(), cpu_seconds(process), 0
     while times < LEAST or time.monotonic() - began < seconds:
         server.get("query", query=f"count({expression})", time=f"{moment:.3f}")
         times += 1
-    return (_cpu(process) - spent) / times
-
-
-def _cpu(process):
-    """CPU time of a process so far, in seconds."""
-    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+    return (cpu_seconds(process) - spent) / times

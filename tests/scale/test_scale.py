@@ -151,7 +151,7 @@ class Past(unittest.TestCase):
         found = windows(bed.RULES)
         self.assertEqual(DAY, found["jobledger_owner_gpu_idle_seconds_total"])
         self.assertEqual(14_400, found["jobledger_job_start_time_seconds"])
-        self.assertEqual(600, found["jobledger_job_end_time_seconds"])
+        self.assertEqual(780, found["jobledger_job_end_time_seconds"])
 
 
 @unittest.skipUnless(PROMETHEUS, "rules: needs prometheus (apt-get install prometheus)")
@@ -183,7 +183,6 @@ class RuleCosts(unittest.TestCase):
         with scratch("jobledger-scale-test") as work:
             rules = work / "rules"
             rules.mkdir()
-            # So much that a tick of the process' CPU time is little.
             dear = "sum(sum_over_time(vector(1)[1d:1s]))"
             (rules / "two.yaml").write_text(f"groups: [{{name: one, interval: 1m, rules: [{{record: 'a:b', expr: 'vector(1)'}}, {{record: 'a:c', expr: '{dear}'}}]}}]\n")
             with bed.prometheus(PROMETHEUS, work, None, rules) as (server, process):
