@@ -141,7 +141,8 @@ pub struct Family {
     pub labels: &'static [&'static str],
     /// What a sample belongs to.
     pub level: Level,
-    /// Whether samples are still exported while an ended job is retained: counters and peaks are, gauges are not.
+    /// Whether samples are still exported while an ended job is retained: counters, peaks and what identifies or
+    /// bounds the job are, other gauges are not.
     pub outlives_job: bool,
     /// Version that brought it.
     pub since: &'static str,

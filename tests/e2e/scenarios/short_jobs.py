@@ -71,6 +71,10 @@ def short_jobs(context):
             have = {int(labels["jobid"]) for labels, _ in server.query(_last(family))}
             equal(f"jobs without {family}", sorted(set(wanted) - have), [])
         check_allocated(server, {jobid: cpus for jobid, cpus in allocated.items() if jobid in wanted})
+        if bed.emulated:
+            # slurm.conf on the host does not constrain memory.
+            limits = {int(labels["jobid"]): value for labels, value in server.query(_last("jobledger_job_memory_limit_bytes"))}
+            equal("memory limits", limits, dict.fromkeys(wanted, 100 << 20))
         if counted:
             charged = {int(labels["jobid"]): value for labels, value in server.query(
                 f"sum by (jobid) ({_last('jobledger_job_cpu_seconds_total')})")}

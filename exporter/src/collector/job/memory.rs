@@ -54,6 +54,7 @@ static SLAB: PerCgroup = Family::gauge("jobledger_job_memory_slab_bytes")
     .per_cgroup("jobledger_step_memory_slab_bytes", "jobledger_task_memory_slab_bytes");
 static LIMIT: PerCgroup = Family::gauge("jobledger_job_memory_limit_bytes")
     .profile(Profile::Lean)
+    .retained()
     .help(
         "What may be used before the kernel reclaims or kills: the smaller of memory.max and \
          memory.high, v1 the limit of this cgroup or an ancestor; absent without a limit",

@@ -76,7 +76,7 @@ fn limits_follow_what_slurm_sets_at_run_time_and_a_steps_are_on_its_user_directo
 }
 
 #[test]
-fn counters_and_the_peak_outlive_the_job_and_gauges_do_not() {
+fn counters_the_peak_and_the_limit_outlive_the_job_and_other_gauges_do_not() {
     let machine = Machine::new();
     v2(&machine);
     let job = job(7, machine.v2("job_7"), &[]);
@@ -91,7 +91,8 @@ fn counters_and_the_peak_outlive_the_job_and_gauges_do_not() {
         assert_eq!(value(&text, "jobledger_job_memory_peak_bytes{jobid=\"7\"}"), Some(72_552_448.0));
         assert_eq!(value(&text, "jobledger_job_oom_kills_total{jobid=\"7\"}"), Some(1.0));
         assert_eq!(value(&text, "jobledger_job_memory_used_bytes{jobid=\"7\"}"), None, "{text}");
-        assert!(!text.contains("limit_bytes{"));
+        assert_eq!(value(&text, "jobledger_job_memory_limit_bytes{jobid=\"7\"}"), Some(419_430_400.0));
+        assert!(!text.contains("swap_limit_bytes{"));
         assert!(
             value(&text, "jobledger_job_memory_allocated_byte_seconds_total{jobid=\"7\"}").is_some(),
             "{text}"
