@@ -404,16 +404,21 @@ fn a_scrape_opens_each_file_of_a_job_once_and_no_missing_file() {
         (0..8).for_each(|_| drop(exporter.metrics()));
         let of_job =
             |call: &strace::Call| call.opens_content() && call.file().is_some_and(|f| f.contains("/job_"));
-        let calls = strace::during(exporter.pid(), || drop(exporter.metrics()), of_job);
-        let mut opened: BTreeMap<String, usize> = BTreeMap::new();
-        for call in calls.iter().filter(|call| call.name == "openat") {
-            let file = call.file().unwrap();
-            if file.contains("/job_") {
-                assert!(call.result >= 0, "{file} is not there");
-                *opened.entry(file).or_default() += 1;
+        let scrape = || {
+            let calls = strace::during(exporter.pid(), || drop(exporter.metrics()), of_job);
+            let mut opened: BTreeMap<String, usize> = BTreeMap::new();
+            for call in calls.iter().filter(|call| call.name == "openat") {
+                let file = call.file().unwrap();
+                if file.contains("/job_") {
+                    assert!(call.result >= 0, "{file} is not there");
+                    *opened.entry(file).or_default() += 1;
+                }
             }
-        }
-        assert!(opened.len() >= 10 * 8, "{opened:?}");
+            opened
+        };
+        // On a busy machine strace attaches to some threads after they have read.
+        let opened = (0..5).map(|_| scrape()).find(|opened| opened.len() >= 10 * 8);
+        let opened = opened.expect("a scrape that strace saw");
         let twice: Vec<_> = opened.iter().filter(|(_, times)| **times > 1).collect();
         assert!(twice.is_empty(), "{twice:?}");
     }

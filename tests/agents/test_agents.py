@@ -122,7 +122,9 @@ class Agents(unittest.TestCase):
         # Of a node's series, no label but instance is the node's own.
         for labels, _ in self.store.query('{__name__=~"jobledger_node_(cpus|memory_total_bytes)", job="jobledger"}'):
             self.assertEqual(labels.keys() - {"__name__"}, {"job", "instance", "cluster"})
-        self.assertEqual(self.store.value('up{job="jobledger"}'), 1)
+        # The agent sends it after the series of the page.
+        (_, up), = wait_for("up", lambda: self.store.query('up{job="jobledger"}'))
+        self.assertEqual(up, 1)
         formats = {kind.partition(";")[0] for _, kind in self.front.seen}
         self.assertEqual(len(formats), 1, self.front.seen)
         return formats.pop()

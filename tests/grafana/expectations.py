@@ -23,6 +23,7 @@ REASONS = {
     SEVERAL_CLUSTERS: [("job-report", "Advice: what to change", "A")],
     "needs a job that has its node for itself for a while": [
         ("job-report", "Read and received", "CDF"), ("job-report", "Written and sent", "CDF"), ("job-report", "Operations", "B")],
+    "needs a job on two nodes, and simulated nodes of one seed do not always give their jobs the same numbers": [("job-report", "How well it used what it held", "E")],
     "needs counters given to a profiler": [("job-report", "What happened on each node", "B")],
     "needs the collector procio": [("job-report", "Read and received", "B"), ("job-report", "Written and sent", "B")],
     "needs the collector network": [("job-report", "Read and received", "H"), ("job-report", "Written and sent", "H"), ("node", "No job's part", "F")],

@@ -163,6 +163,10 @@ impl Accounts {
             if let Some(peak) = self.peaks.get(&(job.run, uuid.clone())) {
                 out.push(&MEMORY_PEAK, subject, &labels, *peak);
             }
+            // A job that ends between two scrapes has a part of it that it used, too.
+            if let Some(memory) = now.sample.memory {
+                out.push(&MEMORY_LIMIT, subject, &labels, memory.total);
+            }
             let vendor = self.vendors.get(&now.unit().vendor);
             let fresh = is_fresh(vendor.and_then(|vendor| vendor.read), self.options.period)
                 && now.sample.down.is_none();
@@ -192,9 +196,6 @@ impl Accounts {
         subject: SubjectId,
         out: &mut Section,
     ) {
-        if let Some(memory) = now.sample.memory {
-            out.push(&MEMORY_LIMIT, subject, &labels, memory.total);
-        }
         if let Some(used) = self.memory_of(job.run, now) {
             out.push(&MEMORY_USED, subject, &labels, used);
         }

@@ -43,6 +43,7 @@ pub(super) static MEMORY_PEAK: Family = Family::gauge("jobledger_job_gpu_memory_
     .help("Most of jobledger_job_gpu_memory_used_bytes over all readings");
 pub(super) static MEMORY_LIMIT: Family = Family::gauge("jobledger_job_gpu_memory_limit_bytes")
     .labels(&["gpu", "uuid"])
+    .retained()
     .help("GPU memory that there is");
 pub(super) static PROCESSES: Family =
     Family::gauge("jobledger_job_gpu_processes").labels(&["gpu", "uuid"]).help(

@@ -71,7 +71,9 @@ fn what_a_gpu_does_is_charged_to_who_may_open_it() {
     let unattributed = "jobledger_gpu_unattributed_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}";
     let text = node.eventually(|text| is(text, unattributed, 7.0));
     assert!(is(&text, busy, 2.0), "kept while it is retained\n{text}");
-    assert!(text.contains("jobledger_job_gpu_memory_peak_bytes{jobid=\"7\""), "{text}");
+    for series in ["jobledger_job_gpu_memory_peak_bytes", "jobledger_job_gpu_memory_limit_bytes"] {
+        assert!(text.contains(&format!("{series}{{jobid=\"7\"")), "{text}");
+    }
     assert!(
         !text.contains("jobledger_job_gpu_memory_used_bytes{jobid=\"7\""),
         "no gauge of what ended\n{text}"
