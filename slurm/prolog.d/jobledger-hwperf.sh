@@ -29,7 +29,7 @@ is_level() {
 
 # For the admin; a job is never failed and a node never drained for it.
 complain() {
-    logger -t jobledger-hwperf -p daemon.warning "job ${SLURM_JOB_ID-}: $*"
+    timeout -k 1 1 logger -t jobledger-hwperf -p daemon.warning "job ${SLURM_JOB_ID-}: $*"
 }
 
 # A directory into which nobody but its owner, whom we are, can put a file or a link. The last link on the way may be

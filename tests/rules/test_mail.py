@@ -259,6 +259,11 @@ class Mail(Alertmanager):
         self.until(lambda: len(self.to("hpc-admins")) == 2, "no mail of the end")
         self.assertEqual(self.to("hpc-admins")[1][0], "[resolved] JobledgerExporterDown (c1)")
 
+    def test_nodes_that_were_taken_out_do_not_hide_an_exporter_that_is_down(self):
+        shared = {"audience": "monitoring", "job": "j", "cluster": "c7"}
+        self.tell(staff("JobledgerTargetsMissing", severity="critical", **shared), staff("JobledgerExporterDown", severity="warning", instance="n90", **shared))
+        self.until(lambda: any("JobledgerExporterDown" in subject for subject, _ in self.to("hpc-admins")), "the exporter is hidden")
+
     def test_advice_is_not_mailed_and_jobs_without_a_user_go_to_support(self):
         self.tell(
             alert("JobledgerJobMemoryOverAsked", severity="info", jobid="40", user="erin"),

@@ -145,6 +145,9 @@ class Form(unittest.TestCase):
         for rule in rows:
             with self.subTest(rule=rule):
                 self.assertNotRegex(re.sub(r"last_over_time\([^()]*\[\w+\]\)", "", rule.expr), r"(?<![\w:])jobledger_job_")
+                # An end is recorded up to four minutes after it was scraped first, and a group may be evaluated a minute after another.
+                for minutes in re.findall(r"last_over_time\(jobledger_job_[^()]*\[(\d+)m\]\)", rule.expr):
+                    self.assertGreaterEqual(int(minutes), 6)
 
     def test_ratios_divide_values_of_one_moment(self):
         # Groups are evaluated at different moments.
