@@ -22,7 +22,7 @@ pub fn anonymize(job: &mut Job, key: &[u8]) -> Result<(), Error> {
     replace(&key, "name", &mut identity.name);
     for node in &mut job.nodes {
         replace(&key, "node", &mut node.name);
-        for gpu in &mut node.gpus {
+        for gpu in node.gpus.iter_mut().chain(&mut node.boards) {
             replace(&key, "gpu", &mut gpu.uuid);
         }
     }
@@ -71,7 +71,7 @@ mod tests {
         let mut names = vec![&identity.user, &identity.uid, &identity.account, &identity.name];
         for node in nodes {
             names.push(&node.name);
-            names.extend(node.gpus.iter().map(|gpu| &gpu.uuid));
+            names.extend(node.gpus.iter().chain(&node.boards).map(|gpu| &gpu.uuid));
         }
         for name in names.into_iter().filter(|name| !name.is_empty()) {
             let quoted = format!("{name:?}");

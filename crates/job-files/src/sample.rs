@@ -1,4 +1,4 @@
-//! A job for tests: two nodes, three GPUs, gaps, and names that try to be something else.
+//! A job for tests: two nodes, three GPUs, divided ones, gaps, and names that try to be something else.
 
 use job_report::{Curves, Ended, Gpu, Hardware, Identity, Job, Metric, Node, Origin, Part, metric};
 
@@ -137,6 +137,7 @@ fn node(name: &str, gpus: &[&str]) -> Node {
         seen_until: START + SECONDS,
         hardware: Hardware { cpus: Some(16.0), cores: Some(8.0), memory_bytes: Some(64e9), gpus: Some(4.0) },
         coverage: Some(0.9),
+        boards: vec![Gpu { index: "2".to_owned(), uuid: "GPU-board".to_owned(), ..Gpu::default() }],
         ..Node::default()
     };
     for (metric, value) in [
