@@ -157,8 +157,17 @@ impl Store {
         Ok(done)
     }
 
-    /// Saves a state in the slot of the last but one. Returns its size in bytes.
+    /// Saves a state in the slot of the last but one. Returns its size in bytes. If it cannot be saved there is no state any
+    /// more: with an older one, the next process would count from less than this one has shown.
     pub fn save(&mut self, sections: &Sections) -> Result<usize, StoreError> {
+        let saved = self.write(sections);
+        if saved.is_err() {
+            self.clear()?;
+        }
+        saved
+    }
+
+    fn write(&mut self, sections: &Sections) -> Result<usize, StoreError> {
         let bytes = slot::write(self.sequence + 1, self.identity, &encode(sections));
         if bytes.len() > MOST_BYTES {
             return Err(StoreError::TooLarge(bytes.len()));
@@ -315,12 +324,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_saved() {
+    fn what_is_too_large_is_not_saved_and_what_was_before_it_is_no_state_any_more() {
         let mut store = Store::in_memory(None, OURS).unwrap();
         store.save(&state("a")).unwrap();
         let large = Sections { sections: vec![("one".to_owned(), vec![0; MOST_BYTES])], ..state("") };
         assert!(matches!(store.save(&large), Err(StoreError::TooLarge(_))));
-        assert_eq!(found(&mut store), b"a");
+        assert_eq!(store.load().unwrap(), Outcome::Refused(Refused::Empty));
+        store.save(&state("b")).unwrap();
+        assert_eq!(found(&mut store), b"b");
     }
 
     #[test]

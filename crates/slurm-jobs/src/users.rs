@@ -17,10 +17,26 @@ const QUEUE: usize = 1024;
 /// Looks up a user's name, blocking; `None` when there is no such user.
 pub type Resolver = Box<dyn Fn(u32) -> Option<String> + Send>;
 
-#[derive(Debug, Clone)]
-enum Answer {
-    Waiting,
-    Known { name: Option<Arc<str>>, since: Instant },
+/// What is known of a uid.
+#[derive(Debug, Default)]
+struct Answer {
+    name: Option<Arc<str>>,
+    /// When the resolver answered last.
+    since: Option<Instant>,
+    /// The resolver has the question.
+    waiting: bool,
+}
+
+impl Answer {
+    fn is_fresh(&self) -> bool {
+        let limit = if self.name.is_some() { FRESH } else { FRESH_UNKNOWN };
+        self.since.is_some_and(|since| since.elapsed() < limit)
+    }
+
+    /// The resolver answered. A name service that fails says as little as one that has no such user: a name that was known remains.
+    fn take(&mut self, name: Option<Arc<str>>, now: Instant) {
+        *self = Self { name: name.or(self.name.take()), since: Some(now), waiting: false };
+    }
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +71,7 @@ impl Users {
                 let uid = shared.questions.lock().pop_front()?;
                 let name = resolver(uid).map(Arc::from);
                 let now = Instant::now();
-                shared.answers.lock().insert(uid, Answer::Known { name, since: now });
+                shared.answers.lock().entry(uid).or_default().take(name, now);
                 shared.answered.notify_all();
                 // At once, for the next question.
                 Some(now)
@@ -67,17 +83,11 @@ impl Users {
     /// The name of a uid, if it is known. Asks the resolver for an unknown or old one. Never waits.
     pub fn name(&self, uid: u32) -> Option<Arc<str>> {
         let mut answers = self.shared.answers.lock();
-        let (name, fresh) = match answers.get(&uid) {
-            Some(Answer::Waiting) => return None,
-            Some(Answer::Known { name, since }) => {
-                (name.clone(), since.elapsed() < if name.is_some() { FRESH } else { FRESH_UNKNOWN })
-            }
-            None => (None, false),
-        };
-        if !fresh && self.ask(uid) && name.is_none() {
-            answers.insert(uid, Answer::Waiting);
+        let answer = answers.entry(uid).or_default();
+        if !answer.waiting && !answer.is_fresh() {
+            answer.waiting = self.ask(uid);
         }
-        name
+        answer.name.clone()
     }
 
     /// Whether the resolver has room for the question.
@@ -94,9 +104,7 @@ impl Users {
 
     /// Waits until all questions are answered or the time is up: for `--once`, which has no later scrape.
     pub fn settle(&self, limit: Duration) {
-        let waiting = |answers: &mut HashMap<u32, Answer>| {
-            answers.values().any(|answer| matches!(answer, Answer::Waiting))
-        };
+        let waiting = |answers: &mut HashMap<u32, Answer>| answers.values().any(|answer| answer.waiting);
         self.shared.answered.wait_while_for(&mut self.shared.answers.lock(), waiting, limit);
     }
 }
@@ -130,6 +138,32 @@ mod tests {
         });
         assert!(slept < Duration::from_secs(5), "{slept:?}");
         drop(release);
+    }
+
+    #[test]
+    fn a_name_remains_while_the_name_service_fails_and_is_asked_for_once() {
+        let asked = Arc::new(Mutex::new(0));
+        let (release, hang) = std::sync::mpsc::channel::<()>();
+        let users = Users::start(Box::new({
+            let asked = asked.clone();
+            move |_| {
+                *asked.lock() += 1;
+                let _ = hang.recv();
+                (*asked.lock() == 1).then(|| "alice".to_owned())
+            }
+        }))
+        .unwrap();
+        users.name(7);
+        release.send(()).unwrap();
+        users.settle(Duration::from_secs(60));
+        users.shared.answers.lock().get_mut(&7).unwrap().since = None;
+        for _ in 0..5 {
+            assert_eq!(users.name(7).as_deref(), Some("alice"));
+        }
+        release.send(()).unwrap();
+        users.settle(Duration::from_secs(60));
+        assert_eq!(users.name(7).as_deref(), Some("alice"));
+        assert_eq!(*asked.lock(), 2);
     }
 
     #[test]

@@ -82,6 +82,37 @@ fn a_job_whose_events_are_read_late_has_one_run() {
     assert_eq!((table.stats.runs_total, table.running()), (2, 1));
 }
 
+/// Another job may go before the next walk: there are as many directories as before then.
+#[test]
+fn a_root_in_which_a_job_could_not_be_opened_is_listed_again() {
+    let machine = idle();
+    let mut table = table(&machine);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    // The kernel counts directories in cgroups alone.
+    table.listed.insert(scope.inode, listing::Links::default());
+    // A file cannot be opened as a directory.
+    machine.write(&format!("{SCOPE}/job_8"), "");
+    assert!(!table.adopt(&scope, "job_8".to_owned(), true));
+    assert!(!table.listed.contains_key(&scope.inode));
+}
+
+#[test]
+fn a_user_who_comes_and_goes_leaves_no_watch() {
+    let machine = Machine::new();
+    machine.write("cgroup/freezer/cgroup.procs", "").write("cgroup/freezer/slurm/cgroup.procs", "");
+    let mut table = table(&machine);
+    table.verify();
+    let scope = table.scopes.first().cloned().unwrap();
+    for _ in 0..20 {
+        machine.write("cgroup/freezer/slurm/uid_1001/cgroup.procs", "");
+        table.process_events();
+        machine.remove("cgroup/freezer/slurm/uid_1001");
+        table.process_events();
+    }
+    assert!(table.scope_watches[&scope.inode].len() <= 2, "{:?}", table.scope_watches);
+}
+
 /// Of a job that is read late each hierarchy reports that it was made, and its removal lies between.
 #[test]
 fn a_job_that_came_and_went_unseen_has_one_run() {

@@ -149,7 +149,10 @@ impl Table {
         for path in &scope.paths {
             let path = self.roots.cgroup(&join(path, user));
             let watch = self.watches.directory(&path, Target::User(scope.inode, uid));
-            self.scope_watches.entry(scope.inode).or_default().extend(watch);
+            let known = self.scope_watches.entry(scope.inode).or_default();
+            // SLURM removes the directory after a user's last job, and makes it again.
+            known.retain(|watch| self.watches.has(*watch));
+            known.extend(watch);
         }
     }
 
@@ -240,10 +243,10 @@ impl Table {
             return true;
         }
         let cgroup = match scope.cgroup.open_below(&dir) {
-            Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return false,
+            Ok(cgroup) if cgroup.dirs().any(takes_reserved_descriptor) => return self.not_followed(scope),
             Ok(cgroup) => Some(cgroup.without_absent_controllers(&mut self.buffer)),
             Err(ReadError::Gone) => None,
-            Err(_) => return false,
+            Err(_) => return self.not_followed(scope),
         };
         // An inode of 0: the directory is gone already, and only its name is known.
         let stat = cgroup.as_ref().and_then(|cgroup| cgroup.dirs().next()?.stat().ok());
@@ -270,6 +273,12 @@ impl Table {
         let run = self.new_run(scope, dir, cgroup, (inode, made), identity, fresh);
         self.start(run, fresh);
         true
+    }
+
+    /// The next walk lists the root again, also if as many directories are in it.
+    fn not_followed(&mut self, scope: &SlurmCgroup) -> bool {
+        self.listed.remove(&scope.inode);
+        false
     }
 
     /// Makes the run of a job's directory, and watches it. `inode` is 0 for one that is gone already.
