@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use job_report::metric::{self, Metric};
 use job_report::show::{bytes, digits, percent, si, time};
-use job_report::{Report, ratio};
+use job_report::{Node, Report, ratio};
 
 use super::words::{count, count_of};
 
@@ -31,16 +31,21 @@ pub(super) fn used(report: &Report) -> Vec<Used> {
         let bounds = (!has_gpus).then_some(("cpu_low_ratio", "cpu_fair"));
         row("CPU", part, format!("{} of {}", digits(used), count(cores, "core")), bounds);
     }
-    if let (Some(part), Some(peak)) = (numbers.memory_use, numbers.memory_peak_bytes) {
-        let of = numbers.memory_limit_bytes.map(|limit| format!(" of {}", bytes(limit))).unwrap_or_default();
-        let on = match numbers.memory_peak_node.and_then(|at| job.nodes.get(at)) {
-            Some(node) if job.nodes.len() > 1 => format!(" on {}", node.name),
-            _ => String::new(),
-        };
-        row("Memory, peak", part, format!("{}{of}{on}", bytes(peak)), None);
+    // Of the node where it is the largest part: another one may have more of both.
+    let fullest = job.node_with_most(Node::memory_use);
+    if let Some(node) = fullest
+        && let (Some(part), Some(peak)) = (node.memory_use(), node.memory_peak())
+        && let Some(limit) = node.values.get(&metric::MEMORY_LIMIT_BYTES)
+    {
+        let on = if job.nodes.len() > 1 { format!(" on {}", node.name) } else { String::new() };
+        row("Memory, peak", part, format!("{} of {}{on}", bytes(peak), bytes(limit)), None);
     }
-    if let (Some(part), Some(held)) = (numbers.memory_held_use, numbers.memory_held_bytes) {
-        row("  held", part, format!("{}, without page cache", bytes(held)), None);
+    if let Some(node) = job.node_with_most(Node::memory_held_use)
+        && let (Some(part), Some(held)) = (node.memory_held_use(), node.memory_held_bytes)
+    {
+        let is_another = fullest.is_some_and(|fullest| fullest.name != node.name);
+        let on = if is_another { format!(" on {}", node.name) } else { String::new() };
+        row("  held", part, format!("{}{on}, without page cache", bytes(held)), None);
     }
     if let (Some(part), Some(used)) = (numbers.gpu_use, numbers.gpus_used) {
         let all = job.gpus().filter(|(_, gpu)| !gpu.shared).count();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use jiff::tz::TimeZone;
+use job_report::metric;
 use jobledger_testkit::golden::assert_golden;
 
 use super::*;
@@ -34,6 +35,28 @@ fn formats_are_as_committed() {
     golden("report.jobstats", &jobstats::render(&report, &jobstats::Options { node_rows: 8, zone: zone() }));
     golden("report.jobstats.json", &String::from_utf8(jobstats::json(&report).unwrap()).unwrap());
     golden("report.jobstats.blob", &(jobstats::blob(&report).unwrap().text + "\n"));
+}
+
+/// Nodes may have different limits: then the highest peak, the lowest limit and the largest part are of several nodes.
+#[test]
+fn a_row_of_memory_is_of_one_node() {
+    let mut job = testing::job();
+    let gib = 1024f64.powi(3);
+    for (node, [limit, peak, held]) in job.nodes.iter_mut().zip([[64.0, 20.0, 19.0], [16.0, 15.0, 2.0]]) {
+        node.values.set(&metric::MEMORY_LIMIT_BYTES, limit * gib);
+        node.values.set(&metric::MEMORY_PEAK_BYTES, peak * gib);
+        node.memory_held_bytes = Some(held * gib);
+    }
+    let used = rows::used(&testing::report(job));
+    let memory: Vec<_> =
+        used.iter().skip(1).take(2).map(|row| (row.name, row.part, row.of.as_str())).collect();
+    assert_eq!(
+        memory,
+        [
+            ("Memory, peak", 15.0 / 16.0, "15 GiB of 16 GiB on node2"),
+            ("  held", 19.0 / 64.0, "19 GiB on node1, without page cache")
+        ]
+    );
 }
 
 /// Every name of the job is code on its page, or its markup is escaped.

@@ -205,8 +205,12 @@ impl Node {
 
     /// That of the limit.
     pub fn memory_use(&self) -> Option<f64> {
-        let limit = self.values.get(&metric::MEMORY_LIMIT_BYTES)?;
-        (limit > 0.0).then_some(self.memory_peak()? / limit)
+        ratio(self.memory_peak(), self.values.get(&metric::MEMORY_LIMIT_BYTES))
+    }
+
+    /// The most that was held in a scrape, of the limit.
+    pub fn memory_held_use(&self) -> Option<f64> {
+        ratio(self.memory_held_bytes, self.values.get(&metric::MEMORY_LIMIT_BYTES))
     }
 
     /// Part of the time in which a task waited.
@@ -282,10 +286,15 @@ impl Job {
         }
     }
 
+    /// Whether all nodes were seen that SLURM gave it, as far as that is known.
+    pub fn all_nodes_seen(&self) -> bool {
+        let seen = u64::try_from(self.nodes.len()).unwrap_or(u64::MAX);
+        seen >= self.nodes_allocated.unwrap_or(1)
+    }
+
     /// Whether all nodes that SLURM gave it saw its end.
     pub fn end_was_seen(&self) -> bool {
-        let seen = u64::try_from(self.nodes.len()).unwrap_or(u64::MAX);
-        self.state() == State::Ended && seen >= self.nodes_allocated.unwrap_or(1)
+        self.state() == State::Ended && self.all_nodes_seen()
     }
 
     /// A total over all nodes; `None` if no node has it.
@@ -296,6 +305,12 @@ impl Job {
     /// The greatest of its nodes.
     pub fn most(&self, of: impl Fn(&Node) -> Option<f64>) -> Option<f64> {
         most(self.nodes.iter().map(of))
+    }
+
+    /// The node that has it.
+    pub fn node_with_most(&self, of: impl Fn(&Node) -> Option<f64>) -> Option<&Node> {
+        let known = self.nodes.iter().filter_map(|node| Some((node, of(node)?)));
+        known.reduce(|most, next| if next.1 > most.1 { next } else { most }).map(|(node, _)| node)
     }
 
     /// All GPUs, with their nodes.

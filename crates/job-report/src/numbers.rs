@@ -140,8 +140,7 @@ impl Numbers {
             memory_held_bytes: job.most(|node| node.memory_held_bytes),
             memory_limit_bytes: least(nodes().map(|node| node.values.get(&metric::MEMORY_LIMIT_BYTES))),
             memory_use: job.most(Node::memory_use),
-            memory_held_use: job
-                .most(|node| ratio(node.memory_held_bytes, node.values.get(&metric::MEMORY_LIMIT_BYTES))),
+            memory_held_use: job.most(Node::memory_held_use),
             gpus: gpus(job),
             gpu_use,
             gpu_seen: ratio(

@@ -9,7 +9,7 @@ use crate::metric;
 use crate::numbers::{Numbers, count};
 use crate::show::{bytes, digits, percent, short_time, time};
 use crate::thresholds::Thresholds;
-use crate::values::{least, most, ratio};
+use crate::values::ratio;
 
 /// What a condition found.
 pub(super) struct Found {
@@ -96,11 +96,24 @@ fn oom_killed(job: &Job, _: &Numbers, _: &Thresholds) -> Option<Found> {
     if kills == 0.0 && !by_slurm {
         return None;
     }
-    let hit = job.nodes.iter().filter(|node| by_slurm || killed(node).is_some());
-    let limit = most(hit.map(|node| node.values.get(&metric::MEMORY_LIMIT_BYTES)));
+    // Without a kill that was seen it is not known on which nodes it was.
+    let hit = job.nodes.iter().filter(|node| kills == 0.0 || killed(node).is_some());
+    let limit = common_limit(hit);
     let of = limit.map(|limit| format!(" at {}", bytes(limit))).unwrap_or_default();
     let measured = if kills > 0.0 { format!("{} killed{of}", digits(kills)) } else { format!("killed{of}") };
-    found(Bad, measured, limit.map(|limit| sbatch::memory(limit * 1.25)))
+    found(Bad, measured, limit_of_all(job).map(|limit| sbatch::memory(limit * 1.25)))
+}
+
+/// The memory limit, where it is the same on all of these nodes.
+fn common_limit<'a>(nodes: impl Iterator<Item = &'a Node>) -> Option<f64> {
+    let mut limits = nodes.map(|node| node.values.get(&metric::MEMORY_LIMIT_BYTES));
+    let first = limits.next()??;
+    limits.all(|limit| limit == Some(first)).then_some(first)
+}
+
+/// The same of all nodes that the job has. `--mem` is of each node: where they differ, or some were not seen, none is right.
+fn limit_of_all(job: &Job) -> Option<f64> {
+    common_limit(job.nodes.iter()).filter(|_| job.all_nodes_seen())
 }
 
 fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
@@ -348,13 +361,15 @@ fn vectors_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Fo
 
 fn memory_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let part = numbers.memory_use.filter(|part| *part < thresholds.value("memory_over_asked_ratio"))?;
-    let limit = least(job.nodes.iter().map(|node| node.values.get(&metric::MEMORY_LIMIT_BYTES)))?;
-    if limit < thresholds.value("memory_over_asked_least_bytes") {
+    if numbers.memory_limit_bytes? < thresholds.value("memory_over_asked_least_bytes") {
         return None;
     }
-    let peak = numbers.memory_peak_bytes?;
+    let node = job.node_with_most(Node::memory_use)?;
+    let (peak, limit) = (node.memory_peak()?, node.values.get(&metric::MEMORY_LIMIT_BYTES)?);
     let measured = format!("{} of {}, {}", bytes(peak), bytes(limit), percent(part));
-    found(Warning, measured, Some(sbatch::memory(peak * 1.2)))
+    let enough = peak * 1.2;
+    let option = limit_of_all(job).filter(|limit| sbatch::rounded(enough) < *limit);
+    found(Warning, measured, option.map(|_| sbatch::memory(enough)))
 }
 
 fn time_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {

@@ -11,14 +11,20 @@ const STEPS: [f64; 26] = [
     128.0, 160.0, 192.0, 256.0, 320.0, 384.0, 512.0,
 ];
 
-/// `--mem` for so many bytes on a node, rounded up to an amount that people ask for.
-pub(super) fn memory(bytes: f64) -> String {
+/// Bytes on a node, rounded up to an amount that people ask for.
+pub(super) fn rounded(bytes: f64) -> f64 {
     let gib = bytes / GIB;
     if gib <= 0.5 {
-        return format!("--mem={}M", (bytes / MIB / 64.0).ceil().max(1.0) * 64.0);
+        return (bytes / MIB / 64.0).ceil().max(1.0) * 64.0 * MIB;
     }
     let step = STEPS.iter().copied().find(|step| *step >= gib).unwrap_or_else(|| (gib / 64.0).ceil() * 64.0);
-    format!("--mem={step}G")
+    step * GIB
+}
+
+/// `--mem` for so many bytes on a node, rounded.
+pub(super) fn memory(bytes: f64) -> String {
+    let rounded = rounded(bytes);
+    if rounded < GIB { format!("--mem={}M", rounded / MIB) } else { format!("--mem={}G", rounded / GIB) }
 }
 
 /// `--time` for so many seconds, rounded up to a quarter of an hour, to hours from twelve on.

@@ -178,6 +178,33 @@ fn timed_out() {
 #[test]
 fn gpus_never_used() {
     let (idle, used) = (|| gpu(Some(3.0), Some(3597.0), HOUR), || gpu(Some(3000.0), Some(600.0), HOUR));
+/// Two nodes of different sizes, as a job with `--mem-per-cpu` has them: 64 and 16 GiB, of which it used these parts.
+fn unlike(peaks: [f64; 2]) -> Job {
+    let mut job = two_nodes(4.0, 4.0);
+    for (node, (limit, peak)) in job.nodes.iter_mut().zip([64.0, 16.0].into_iter().zip(peaks)) {
+        node.values.set(&metric::MEMORY_LIMIT_BYTES, limit * GIB);
+        node.values.set(&metric::MEMORY_PEAK_BYTES, peak * GIB);
+    }
+    job
+}
+
+#[test]
+fn out_of_memory_on_nodes_of_different_sizes() {
+    let mut killed = unlike([20.0, 16.0]);
+    killed.nodes[1].values.set(&metric::OOM_KILLS, 1.0);
+    gives(&killed, Piece::OomKilled, Some(("1 killed at 16 GiB", None)));
+    // SLURM's word for it is of no node.
+    killed.ended = ended("OUT_OF_MEMORY", HOUR).ended;
+    gives(&killed, Piece::OomKilled, Some(("1 killed at 16 GiB", None)));
+    killed.nodes[0].values.set(&metric::OOM_KILLS, 2.0);
+    gives(&killed, Piece::OomKilled, Some(("3 killed", None)));
+    killed.nodes.iter_mut().for_each(|node| node.values.set(&metric::OOM_KILLS, 0.0));
+    gives(&killed, Piece::OomKilled, Some(("killed", None)));
+    // The nodes that were not seen may have another limit.
+    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::OOM_KILLS, 2.0) };
+    gives(&unseen, Piece::OomKilled, Some(("2 killed at 16 GiB", None)));
+}
+
     gives(
         &with_gpus(vec![idle(), used(), used()]),
         Piece::GpuNeverUsed,
@@ -394,6 +421,18 @@ fn arithmetic_in_vectors() {
         values.set(&metric::FLOPS, all);
         values.set(&metric::FLOPS_SCALAR, scalar);
         values.set(&metric::CYCLES, cycles);
+    // Peak and limit are those of one node; what each needs is no single number, nor known of nodes that were not seen.
+    gives(&unlike([20.0, 4.8]), Piece::MemoryOverAsked, Some(("20 GiB of 64 GiB, 31 %", None)));
+    gives(&unlike([16.0, 5.0]), Piece::MemoryOverAsked, Some(("5 GiB of 16 GiB, 31 %", None)));
+    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::MEMORY_PEAK_BYTES, 5.5 * GIB) };
+    gives(&unseen, Piece::MemoryOverAsked, Some(("5.5 GiB of 16 GiB, 34 %", None)));
+    // A site's own threshold: what would be asked for has to be less than it had.
+    let site = Thresholds::parse(
+        &SHIPPED.replace("over_asked_ratio: {value: 0.35", "over_asked_ratio: {value: 0.9"),
+    );
+    let nearly_all = with(&metric::MEMORY_PEAK_BYTES, 14.0 * GIB);
+    let found = all(&nearly_all, &Numbers::of(&nearly_all), &site.unwrap());
+    assert_eq!(found.iter().map(|advice| advice.sbatch.as_deref()).collect::<Vec<_>>(), [None]);
         job
     };
     gives(&operations(100.0, 90.0, 100.0), Piece::VectorsLow, Some(("10 % of its operations", None)));
