@@ -231,8 +231,19 @@ fn alike(parts: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     (parts.len() > 1 && greatest > 0.0).then(|| parts.iter().sum::<f64>() / count(parts.len()) / greatest)
 }
 
-/// The longest stretch of bins in which nothing worked, after something had: its start and its length.
+/// The longest stretch in which nothing worked: its start and its length.
 fn longest_idle(job: &Job) -> Option<(f64, f64)> {
+    idle(job)?.into_iter().reduce(|longest, next| if next.1 > longest.1 { next } else { longest })
+}
+
+/// The length of the one that lasted to the job's end.
+pub(crate) fn idle_at_end(job: &Job) -> Option<f64> {
+    let (start, seconds) = idle(job)?.pop()?;
+    (start + seconds >= job.until() - 1.0).then_some(seconds)
+}
+
+/// Stretches of bins in which nothing worked, after something had: their starts and their lengths.
+fn idle(job: &Job) -> Option<Vec<(f64, f64)>> {
     let curves = job.curves.as_ref()?;
     let gpus = job.gpus().count();
     let (busy, held) = if gpus > 0 {
@@ -240,20 +251,20 @@ fn longest_idle(job: &Job) -> Option<(f64, f64)> {
     } else {
         (curves.sum(&metric::CPU_SECONDS)?, sum(job.nodes.iter().map(|node| node.values.get(&metric::CPUS)))?)
     };
-    let (mut worked, mut since, mut longest) = (false, None, None::<(f64, f64)>);
-    let mut from = curves.start;
+    // What was not seen is not idle, and ends a stretch: all from when a node was lost.
+    let lost =
+        job.nodes.iter().filter(|node| !node.running && node.end.is_none()).map(|node| node.seen_until);
+    let seen_until = lost.reduce(f64::min).unwrap_or(f64::INFINITY);
+    let (mut worked, mut lasts, mut from) = (false, false, curves.start);
+    let mut stretches: Vec<(f64, f64)> = Vec::new();
     for (value, end) in busy.iter().zip(curves.ends()) {
-        if *value < IDLE * held {
-            let start = *since.get_or_insert(from);
-            if worked && longest.is_none_or(|(_, length)| end - start > length) {
-                longest = Some((start, end - start));
-            }
-        } else {
-            // What was not seen is not idle, and ends a stretch.
-            worked |= value.is_finite();
-            since = None;
+        let is_idle = *value < IDLE * held && from < seen_until;
+        match stretches.last_mut().filter(|_| lasts) {
+            Some((start, length)) if is_idle => *length = end - *start,
+            _ if is_idle && worked => stretches.push((from, end - from)),
+            _ => worked |= value.is_finite() && !is_idle,
         }
-        from = end;
+        (lasts, from) = (is_idle && worked, end);
     }
-    longest
+    Some(stretches)
 }

@@ -6,7 +6,7 @@ use super::Severity::{self, Bad, Hint, Warning};
 use super::sbatch;
 use crate::job::{Gpu, Job, Node, State};
 use crate::metric;
-use crate::numbers::{Numbers, count};
+use crate::numbers::{Numbers, count, idle_at_end};
 use crate::show::{bytes, digits, percent, short_time, time};
 use crate::thresholds::Thresholds;
 use crate::values::ratio;
@@ -122,12 +122,8 @@ fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     }
     let limit = job.time_limit.unwrap_or(numbers.elapsed_seconds);
     // A job that did nothing at its end hung, and more time would not have helped.
-    let hung = numbers
-        .longest_idle_start
-        .zip(numbers.longest_idle_seconds)
-        .filter(|(start, seconds)| start + seconds >= job.until() - 1.0 && *seconds >= 600.0);
-    match hung {
-        Some((_, seconds)) => found(Bad, format!("idle for its last {}", time(seconds)), None),
+    match idle_at_end(job).filter(|seconds| *seconds >= 600.0) {
+        Some(seconds) => found(Bad, format!("idle for its last {}", time(seconds)), None),
         None => found(Bad, format!("ended after {}", time(limit)), Some(sbatch::time(limit * 1.5))),
     }
 }
@@ -179,13 +175,11 @@ fn gpu_never_used(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Fou
 
 fn gpu_stopped(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     job.gpus().next()?;
-    let (start, seconds) = (numbers.longest_idle_start?, numbers.longest_idle_seconds?);
+    let seconds = idle_at_end(job)?;
     let least = thresholds
         .value("gpu_stopped_seconds")
         .max(thresholds.value("gpu_stopped_ratio") * numbers.elapsed_seconds);
-    let to_the_end = start + seconds >= job.until() - 1.0;
-    (to_the_end && seconds >= least)
-        .then(|| found(Bad, format!("idle for its last {}", time(seconds)), None))?
+    (seconds >= least).then(|| found(Bad, format!("idle for its last {}", time(seconds)), None))?
 }
 
 fn low_gpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {

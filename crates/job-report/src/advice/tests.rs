@@ -95,6 +95,19 @@ fn stopping(busy: f64, hours: f64) -> Job {
     job
 }
 
+/// A job of eight hours with a GPU that was busy in the first and the sixth: a pause of four hours, and an end of two.
+fn pausing() -> Job {
+    let mut job = stopping(2.0 * HOUR, 8.0);
+    let mut curves = Curves::new(0.0, 8.0 * HOUR, HOUR);
+    let busy = |end: f64| end.min(HOUR) + (end - 5.0 * HOUR).clamp(0.0, HOUR);
+    let points: Vec<_> = curves.ends().map(|end| (end, busy(end))).collect();
+    curves.add((&metric::GPU_BUSY_SECONDS, Some(0), Some(0)), &points, None);
+    let points: Vec<_> = curves.ends().map(|end| (end, end - busy(end))).collect();
+    curves.add((&metric::GPU_IDLE_SECONDS, Some(0), Some(0)), &points, None);
+    job.curves = Some(curves);
+    job
+}
+
 fn ended(state: &str, limit: f64) -> Job {
     let mut job = job(vec![node()]);
     job.ended =
@@ -165,19 +178,6 @@ fn out_of_memory() {
     gives(&ended("OUT_OF_MEMORY", HOUR), Piece::OomKilled, Some(("killed at 16 GiB", Some("--mem=20G"))));
 }
 
-#[test]
-fn timed_out() {
-    gives(&ended("TIMEOUT", HOUR), Piece::TimedOut, Some(("ended after 01:00:00", Some("--time=01:30:00"))));
-    gives(&ended("FAILED", HOUR), Piece::TimedOut, None);
-    let mut hung = ended("TIMEOUT", 2.0 * HOUR);
-    let stopped = stopping(HOUR, 2.0);
-    (hung.nodes, hung.curves) = (stopped.nodes, stopped.curves);
-    gives(&hung, Piece::TimedOut, Some(("idle for its last 01:00:00", None)));
-}
-
-#[test]
-fn gpus_never_used() {
-    let (idle, used) = (|| gpu(Some(3.0), Some(3597.0), HOUR), || gpu(Some(3000.0), Some(600.0), HOUR));
 /// Two nodes of different sizes, as a job with `--mem-per-cpu` has them: 64 and 16 GiB, of which it used these parts.
 fn unlike(peaks: [f64; 2]) -> Job {
     let mut job = two_nodes(4.0, 4.0);
@@ -205,6 +205,23 @@ fn out_of_memory_on_nodes_of_different_sizes() {
     gives(&unseen, Piece::OomKilled, Some(("2 killed at 16 GiB", None)));
 }
 
+#[test]
+fn timed_out() {
+    gives(&ended("TIMEOUT", HOUR), Piece::TimedOut, Some(("ended after 01:00:00", Some("--time=01:30:00"))));
+    gives(&ended("FAILED", HOUR), Piece::TimedOut, None);
+    let mut hung = ended("TIMEOUT", 2.0 * HOUR);
+    let stopped = stopping(HOUR, 2.0);
+    (hung.nodes, hung.curves) = (stopped.nodes, stopped.curves);
+    gives(&hung, Piece::TimedOut, Some(("idle for its last 01:00:00", None)));
+    // It had a longer pause before.
+    let paused = pausing();
+    (hung.nodes, hung.curves) = (paused.nodes, paused.curves);
+    gives(&hung, Piece::TimedOut, Some(("idle for its last 02:00:00", None)));
+}
+
+#[test]
+fn gpus_never_used() {
+    let (idle, used) = (|| gpu(Some(3.0), Some(3597.0), HOUR), || gpu(Some(3000.0), Some(600.0), HOUR));
     gives(
         &with_gpus(vec![idle(), used(), used()]),
         Piece::GpuNeverUsed,
@@ -259,6 +276,17 @@ fn gpus_that_stopped() {
     gives(&stopping(0.75 * HOUR, 1.0), Piece::GpuStopped, None);
     gives(&stopping(3.5 * HOUR, 4.0), Piece::GpuStopped, None);
     gives(&stopping(0.0, 2.0), Piece::GpuStopped, None);
+    // The longest pause was before.
+    let paused = pausing();
+    assert_eq!(Numbers::of(&paused).longest_idle_seconds, Some(4.0 * HOUR));
+    gives(&paused, Piece::GpuStopped, Some(("idle for its last 02:00:00", None)));
+    // Another node ended when they stopped; it was not seen any more from then on.
+    let mut two = stopping(HOUR, 2.0);
+    two.nodes.push(Node { name: "n2".to_owned(), seen_until: HOUR, end: Some(HOUR), ..two.nodes[0].clone() });
+    two.curves.as_mut().unwrap().add((&metric::GPU_IDLE_SECONDS, Some(1), Some(0)), &[], Some((HOUR, 0.0)));
+    gives(&two, Piece::GpuStopped, Some(("idle for its last 01:00:00", None)));
+    two.nodes[1].end = None;
+    gives(&two, Piece::GpuStopped, None);
 }
 
 #[test]
@@ -370,6 +398,18 @@ fn memory_asked_for() {
         job(vec![Node { memory_held_bytes: Some(GIB), values: crate::Values::default(), ..node() }]);
     held.nodes[0].values.set(&metric::MEMORY_LIMIT_BYTES, 16.0 * GIB);
     gives(&held, Piece::MemoryOverAsked, Some(("1 GiB of 16 GiB, 6.2 %", Some("--mem=2G"))));
+    // Peak and limit are those of one node; what each needs is no single number, nor known of nodes that were not seen.
+    gives(&unlike([20.0, 4.8]), Piece::MemoryOverAsked, Some(("20 GiB of 64 GiB, 31 %", None)));
+    gives(&unlike([16.0, 5.0]), Piece::MemoryOverAsked, Some(("5 GiB of 16 GiB, 31 %", None)));
+    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::MEMORY_PEAK_BYTES, 5.5 * GIB) };
+    gives(&unseen, Piece::MemoryOverAsked, Some(("5.5 GiB of 16 GiB, 34 %", None)));
+    // A site's own threshold: what would be asked for has to be less than it had.
+    let site = Thresholds::parse(
+        &SHIPPED.replace("over_asked_ratio: {value: 0.35", "over_asked_ratio: {value: 0.9"),
+    );
+    let nearly_all = with(&metric::MEMORY_PEAK_BYTES, 14.0 * GIB);
+    let found = all(&nearly_all, &Numbers::of(&nearly_all), &site.unwrap());
+    assert_eq!(found.iter().map(|advice| advice.sbatch.as_deref()).collect::<Vec<_>>(), [None]);
 }
 
 #[test]
@@ -421,18 +461,6 @@ fn arithmetic_in_vectors() {
         values.set(&metric::FLOPS, all);
         values.set(&metric::FLOPS_SCALAR, scalar);
         values.set(&metric::CYCLES, cycles);
-    // Peak and limit are those of one node; what each needs is no single number, nor known of nodes that were not seen.
-    gives(&unlike([20.0, 4.8]), Piece::MemoryOverAsked, Some(("20 GiB of 64 GiB, 31 %", None)));
-    gives(&unlike([16.0, 5.0]), Piece::MemoryOverAsked, Some(("5 GiB of 16 GiB, 31 %", None)));
-    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::MEMORY_PEAK_BYTES, 5.5 * GIB) };
-    gives(&unseen, Piece::MemoryOverAsked, Some(("5.5 GiB of 16 GiB, 34 %", None)));
-    // A site's own threshold: what would be asked for has to be less than it had.
-    let site = Thresholds::parse(
-        &SHIPPED.replace("over_asked_ratio: {value: 0.35", "over_asked_ratio: {value: 0.9"),
-    );
-    let nearly_all = with(&metric::MEMORY_PEAK_BYTES, 14.0 * GIB);
-    let found = all(&nearly_all, &Numbers::of(&nearly_all), &site.unwrap());
-    assert_eq!(found.iter().map(|advice| advice.sbatch.as_deref()).collect::<Vec<_>>(), [None]);
         job
     };
     gives(&operations(100.0, 90.0, 100.0), Piece::VectorsLow, Some(("10 % of its operations", None)));
