@@ -168,8 +168,13 @@ fn gpu_never_used(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Fou
     } else {
         String::new()
     };
-    // How many on each node is known if all nodes have the same.
-    let option = (job.nodes.len() == 1 && used > 0).then(|| format!("--gpus={used}"));
+    // How many on each node is known if all nodes have the same; how many in all only if it had no others.
+    let option = match job.nodes.as_slice() {
+        [node] if used > 0 && node.gpus.len() == of && job.all_nodes_seen() => {
+            node.gpus_held.is_none_or(|held| held <= count(of)).then(|| format!("--gpus={used}"))
+        }
+        _ => None,
+    };
     found(Bad, format!("{} of {of} GPUs{names}", unused.len()), option)
 }
 
@@ -216,10 +221,15 @@ fn is_serial(numbers: &Numbers, thresholds: &Thresholds) -> bool {
     held && numbers.cores_used.is_some_and(|used| (least..=most).contains(&used))
 }
 
-fn serial(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+fn serial(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (used, cores) = (numbers.cores_used?, numbers.cores?);
-    is_serial(numbers, thresholds)
-        .then(|| found(Warning, cores_of(used, cores), Some("--ntasks=1 --cpus-per-task=1".to_owned())))?
+    let option = all_cores_seen(job).then(|| "--ntasks=1 --cpus-per-task=1".to_owned());
+    is_serial(numbers, thresholds).then(|| found(Warning, cores_of(used, cores), option))?
+}
+
+/// Without it others may have worked, and how many would have been enough is not known.
+fn all_cores_seen(job: &Job) -> bool {
+    job.all_nodes_seen() && job.nodes.iter().all(|node| node.cpu_use().is_some())
 }
 
 fn cores_of(used: f64, cores: f64) -> String {
@@ -234,7 +244,7 @@ fn low_cpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {
     numbers.cpu_use.filter(|part| *part < thresholds.value("cpu_low_ratio"))
 }
 
-fn cpu_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+fn cpu_low(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     low_cpu_use(numbers, thresholds)?;
     if is_serial(numbers, thresholds) || has_gpus(numbers) {
         return None;
@@ -242,7 +252,7 @@ fn cpu_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found>
     let (used, cores, cpus) = (numbers.cores_used?, numbers.cores?, numbers.cpus?);
     // sbatch counts CPUs, a tenth more than the busy cores have.
     let enough = (used * 1.1 * cpus / cores).ceil().max(1.0);
-    found(Warning, cores_of(used, cores), Some(format!("--ntasks={enough}")))
+    found(Warning, cores_of(used, cores), all_cores_seen(job).then(|| format!("--ntasks={enough}")))
 }
 
 /// The CPUs that each node kept busy.
@@ -258,8 +268,8 @@ fn node_idle(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     }
     let unused = used.iter().filter(|cpus| **cpus < idle).count();
     let of = used.len();
-    (unused > 0)
-        .then(|| found(Bad, format!("{unused} of {of} nodes"), Some(format!("--nodes={}", of - unused))))?
+    let option = (of == job.nodes.len() && job.all_nodes_seen()).then(|| format!("--nodes={}", of - unused));
+    (unused > 0).then(|| found(Bad, format!("{unused} of {of} nodes"), option))?
 }
 
 fn nodes_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
@@ -374,6 +384,7 @@ fn time_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Opt
     let over = part < thresholds.value("time_over_asked_ratio")
         && rest >= thresholds.value("time_over_asked_least_seconds");
     let measured = format!("{} of {}", time(numbers.elapsed_seconds), time(limit));
-    (good && job.state() == State::Ended && over)
-        .then(|| found(Hint, measured, Some(sbatch::time(numbers.elapsed_seconds * 1.2))))?
+    // On a node it may begin late, with its first step there.
+    let option = job.all_nodes_seen().then(|| sbatch::time(numbers.elapsed_seconds * 1.2));
+    (good && job.state() == State::Ended && over).then(|| found(Hint, measured, option))?
 }

@@ -239,6 +239,15 @@ fn gpus_never_used() {
     gives(&with_gpus(vec![gpu(None, Some(3200.0), HOUR)]), Piece::GpuNeverUsed, None);
     gives(&with_gpus(vec![gpu(None, None, HOUR)]), Piece::GpuNeverUsed, None);
     gives(&with_gpus(vec![Gpu { shared: true, ..idle() }]), Piece::GpuNeverUsed, None);
+    // How many it needs is not known where it had more than these: on other nodes, on this one, shared with others.
+    let some = || with_gpus(vec![idle(), used()]);
+    for more in [
+        Job { nodes_allocated: Some(2), ..some() },
+        job(vec![Node { gpus_held: Some(3.0), ..some().nodes[0].clone() }]),
+        with_gpus(vec![idle(), used(), Gpu { shared: true, ..used() }]),
+    ] {
+        gives(&more, Piece::GpuNeverUsed, Some(("1 of 2 GPUs", None)));
+    }
 }
 
 #[test]
@@ -302,6 +311,8 @@ fn one_core_worked() {
     few.nodes[0].values.set(&metric::CPUS, 6.0);
     few.nodes[0].values.set(&metric::CPU_ALLOCATED_SECONDS, 6.0 * HOUR);
     gives(&few, Piece::Serial, None);
+    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::CPU_SECONDS, 1.0 * HOUR) };
+    gives(&unseen, Piece::Serial, Some(("1 of 8 cores", None)));
 }
 
 #[test]
@@ -319,6 +330,12 @@ fn few_cores_worked() {
     let mut unknown = with(&metric::CPU_SECONDS, 1.5 * HOUR);
     unknown.nodes[0].hardware = Hardware::default();
     gives(&unknown, Piece::CpuLow, None);
+    // What the others need is not known: of nodes that were not seen, and of one whose cores are not known.
+    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::CPU_SECONDS, 1.5 * HOUR) };
+    gives(&unseen, Piece::CpuLow, Some(("1.5 of 8 cores", None)));
+    let mut half = two_nodes(1.5, 8.0);
+    half.nodes[1].hardware = Hardware::default();
+    gives(&half, Piece::CpuLow, Some(("1.5 of 8 cores", None)));
 }
 
 fn two_nodes(first: f64, second: f64) -> Job {
@@ -333,6 +350,12 @@ fn a_node_did_nothing() {
     gives(&two_nodes(8.0, 0.009), Piece::NodeIdle, Some(("1 of 2 nodes", Some("--nodes=1"))));
     gives(&two_nodes(8.0, 0.01), Piece::NodeIdle, None);
     gives(&two_nodes(0.5, 0.0), Piece::NodeIdle, None);
+    // What the third one did is not known.
+    let unseen = Job { nodes_allocated: Some(3), ..two_nodes(8.0, 0.0) };
+    gives(&unseen, Piece::NodeIdle, Some(("1 of 2 nodes", None)));
+    let mut untold = two_nodes(8.0, 0.0);
+    untold.nodes.push(Node { values: crate::Values::default(), ..node() });
+    gives(&untold, Piece::NodeIdle, Some(("1 of 2 nodes", None)));
 }
 
 #[test]
@@ -424,6 +447,8 @@ fn time_asked_for() {
     let mut running = ended("COMPLETED", 9.0 * HOUR);
     running.nodes[0].running = true;
     gives(&running, Piece::TimeOverAsked, None);
+    let unseen = Job { nodes_allocated: Some(2), ..ended("COMPLETED", 2.0 * HOUR) };
+    gives(&unseen, Piece::TimeOverAsked, Some(("01:00:00 of 02:00:00", None)));
 }
 
 /// A job whose CPUs counted these slots of a hundred, and the rest as done.
