@@ -21,7 +21,7 @@ use crate::collector::exporter::StateReport;
 /// The name of the memory file in systemd's descriptor store.
 pub(super) const STATE_DESCRIPTOR: &str = "jobledger-state";
 /// The layout of what is saved. It changes with every type that is: an old state is refused then, and not misread.
-pub const LAYOUT: u32 = 8;
+pub const LAYOUT: u32 = 9;
 /// The section of the table of jobs.
 const TABLE: &str = "table";
 /// How long the table is waited for.

@@ -131,7 +131,7 @@ fn sum(usec: impl IntoIterator<Item = u64>) -> u64 {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct CpuAccounts {
     ledger: ScopeLedger,
-    /// Last reading of every scope; one that is gone keeps its last.
+    /// Last reading of every scope, by the inode of its directory; one that is gone keeps its last.
     scopes: HashMap<u64, u64>,
     /// By the first job run in a directory. A job may be read again while a scrape is made, and a directory left
     /// behind is read without being exported.
@@ -175,7 +175,7 @@ impl CpuAccounts {
             if let Ok(CpuStat { usage_usec: Some(usage), .. }) =
                 cgroups::cpu::read(&scope.cgroup.view(), buffer)
             {
-                self.scopes.insert(scope.inode, usage);
+                self.scopes.insert(inode(scope), usage);
             }
         }
         (!self.scopes.is_empty()).then(|| sum(self.scopes.values().copied()))
@@ -186,7 +186,7 @@ impl CpuAccounts {
             if let Some(view) = scope.cgroup.view().below(format_args!("system"))
                 && let Ok(CpuStat { usage_usec: Some(usage), .. }) = cgroups::cpu::read(&view, buffer)
             {
-                self.own.insert(scope.inode, usage);
+                self.own.insert(inode(scope), usage);
             }
         }
         sum(self.own.values().copied())
@@ -228,6 +228,11 @@ impl CpuAccounts {
         self.ledger.observe(reading);
         self.unobserved = false;
     }
+}
+
+/// Of the directory that is open: on v1 a root that is made anew has the identity of the one before it, and counts from 0.
+fn inode(scope: &SlurmCgroup) -> u64 {
+    scope.cgroup.dirs().next().and_then(|dir| dir.stat().ok()).map_or(scope.inode, |stat| stat.inode)
 }
 
 impl CgroupSource for Cpu {

@@ -308,3 +308,30 @@ fn a_directory_that_is_used_again_is_in_no_other_jobs_time() {
     three.machine.write("cgroup/s/job_1/cpu.stat", stat(320_000)).write("cgroup/s/cpu.stat", stat(1_120_000));
     assert_eq!(three.exported(), [Some(0.32), Some(0.15), Some(0.013), Some(0.0)]);
 }
+
+#[test]
+fn time_of_a_v1_root_that_is_made_anew_is_added_to_that_of_the_one_before() {
+    let machine = Machine::new();
+    let spent = |usec: u64| {
+        machine.write("cgroup/cpuacct/s/cpuacct.usage", format!("{}\n", usec * 1000));
+        machine.write("cgroup/cpuacct/s/cpuacct.stat", "user 0\nsystem 0\n");
+    };
+    spent(1_000_000);
+    let snapshot = || {
+        let cgroup = machine.v1(&[("cpuacct", "s")]);
+        let scope = SlurmCgroup { paths: vec!["cpuacct/s".to_owned()], node: None, inode: 1, cgroup };
+        NodeSnapshot { scopes: vec![Arc::new(scope)], ..snapshot_of(machine.roots(), Vec::new()) }
+    };
+    let mut bench = Bench::new(&ENTRY, &snapshot());
+    let unattributed = |bench: &mut Bench| {
+        let snapshot = snapshot();
+        bench.run().before_walk(&snapshot.scopes, &mut Buffer::default());
+        value(&bench.collect(&snapshot).1, "jobledger_node_slurm_cpu_unattributed_seconds_total")
+    };
+    assert_eq!(unattributed(&mut bench), Some(0.0));
+    spent(1_200_000);
+    assert_eq!(unattributed(&mut bench), Some(0.2));
+    std::fs::rename(machine.path.join("cgroup/cpuacct/s"), machine.path.join("cgroup/gone")).unwrap();
+    spent(100_000);
+    assert_eq!(unattributed(&mut bench), Some(0.3));
+}
