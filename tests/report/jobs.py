@@ -15,23 +15,25 @@ def quoted(text):
 
 
 class Jobs:
-    """Jobs on nodes of 8 cores, 128 GiB and 4 GPUs and parts of GPUs."""
+    """Jobs on nodes of 8 CPUs and cores, 128 GiB and 4 GPUs and parts of GPUs; of a cluster whose nodes have others."""
 
-    def __init__(self):
-        self.samples = Samples()
+    def __init__(self, samples=None, cluster="", cpus=8, cores=8, gpus=(("A", False), ("B", False), ("C", True), ("C1", False), ("C2", False))):
+        self.samples = samples or Samples()
+        self.cluster = f',cluster="{cluster}"' if cluster else ""
         for node in ("n1", "n2"):
-            times = range(NOW - 3 * DAY, NOW + HOUR, INTERVAL)
-            for name, value in (("cpus", 8), ("cores", 8), ("memory_total_bytes", 128 * GIB)):
-                self.samples.put(f"jobledger_node_{name}", f'instance="{node}:9810"', times, value)
+            times, of_node = range(NOW - 3 * DAY, NOW + HOUR, INTERVAL), f'instance="{node}:9810"{self.cluster}'
+            for name, value in (("cpus", cpus), ("cores", cores), ("memory_total_bytes", 16 * cores * GIB)):
+                self.samples.put(f"jobledger_node_{name}", of_node, times, value)
             # The third one is divided into two.
-            for uuid, divided in (("A", False), ("B", False), ("C", True), ("C1", False), ("C2", False)):
-                self.samples.put("jobledger_gpu_info", f'instance="{node}:9810",uuid="{uuid}",divided="{str(divided).lower()}"', times, 1)
+            for uuid, divided in gpus:
+                self.samples.put("jobledger_gpu_info", f'{of_node},uuid="{uuid}",divided="{str(divided).lower()}"', times, 1)
 
-    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", nodes=1, array="", gap=()):
-        """A job on n1. Each of its GPUs was busy until a time. It still runs if there is no end; in a gap nothing was scraped."""
-        labels = f'jobid="{number}",instance="n1:9810"'
+    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", node="n1", nodes=1, array="", gap=()):
+        """A job on a node. Each of its GPUs was busy until a time. It still runs if there is no end; in a gap nothing was scraped."""
+        labels = f'jobid="{number}",instance="{node}:9810"{self.cluster}'
         after = range(end + 5, end + 300, INTERVAL) if end else range(0)
         times = [at for at in [*range(start + 15, end or NOW + HOUR, INTERVAL), *after] if not (gap and gap[0] < at < gap[1])]
+        during = [at for at in times if at <= (end or at)]
 
         def put(metric, times, value, more=""):
             self.samples.put(f"jobledger_job_{metric}", labels + more, times, value)
@@ -48,18 +50,19 @@ class Jobs:
         put("start_time_seconds", times, start)
         if end:
             put("end_time_seconds", after, end)
-        put("nodes_asked", times, nodes)
-        put("cpus", times, cpus)
-        put("gpus", times, len(gpus))
+        if nodes:
+            put("nodes_asked", times, nodes)
+        put("cpus", during, cpus)
+        put("gpus", during, len(gpus))
         put("allocated_cpu_seconds_total", times, lambda at: cpus * ran(at))
         put("cpu_seconds_total", times, lambda at: used * ran(at), ',mode="user"')
         put("memory_limit_bytes", times, limit * GIB)
         put("memory_peak_bytes", times, peak * GIB)
-        put("memory_anon_bytes", times, peak * GIB / 2)
-        put("memory_shmem_bytes", times, peak * GIB / 4)
+        put("memory_anon_bytes", during, peak * GIB / 2)
+        put("memory_shmem_bytes", during, peak * GIB / 4)
         put("energy_joules_total", times, lambda at: 150 * ran(at), ',domain="package"')
         for index, busy_until in enumerate(gpus):
-            gpu = f',gpu="{index}",uuid="GPU-{number}-{index}"'
+            gpu = f',gpu="{index}",uuid="GPU-{number}-{index}{"" if node == "n1" else node}"'
             put("gpu_info", times, 1, gpu + f',model="A100",minor="{index}",profile="",shared="false"')
             put("gpu_allocated_seconds_total", times, ran, gpu)
             put("gpu_energy_joules_total", times, lambda at: 250 * ran(at), gpu)

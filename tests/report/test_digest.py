@@ -3,10 +3,14 @@
 squeue, scancel and sacctmgr are scripts. Needs Prometheus and python3-venv; aiosmtpd comes from PyPI.
 """
 
+import contextlib
 import datetime
+import http.server
 import json
 import sys
+import threading
 import unittest
+import urllib.request
 
 from jobs import DAY, HOUR, MINUTE, NOW, Jobs
 from mails import Sink, body
@@ -14,6 +18,29 @@ from tools import Ran, program, scratch, server_of
 
 NAME = 'x\\r\\nBcc: eve@example.org <script>alert(1)</script>'
 ENDED = NOW - 2 * DAY
+
+
+@contextlib.contextmanager
+def warning(server):
+    """The URL of a proxy that adds a warning to the server's answers, as a Thanos of which a store is away."""
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked = urllib.request.Request(f"http://{server.address}{self.path}", self.rfile.read(int(self.headers["Content-Length"])))
+            with urllib.request.urlopen(asked, timeout=120) as answer:
+                body = json.dumps(json.load(answer) | {"warnings": ["a store is away"]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.server_port}"
+        proxy.shutdown()
 
 
 def digest_jobs():
@@ -74,11 +101,11 @@ class Digests(unittest.TestCase):
         self.directory = self.enterContext(scratch("jobledger-digest"))
         self.history = self.directory / "history.jsonl"
 
-    def run_it(self, *arguments, port=1, days=ALWAYS, most=200, policies=POLICIES):
+    def run_it(self, *arguments, port=1, days=ALWAYS, most=200, policies=POLICIES, url=None):
         config, file = self.directory / "jobledger.toml", self.directory / "digest.toml"
         config.write_text(f'[mail]\nsmtp = "smtp://127.0.0.1:{port}"\ndomain = "example.org"\nfrom = "Jobs <hpc@example.org>"\n')
         file.write_text(f'history = "{self.history}"\n' + policies.format(days=days, most=most))
-        return Ran(self.program, f"http://{self.server.address}", f"--config={config}", "digest", f"--policies={file}", *arguments)
+        return Ran(self.program, url or f"http://{self.server.address}", f"--config={config}", "digest", f"--policies={file}", *arguments)
 
     def lines(self):
         return [json.loads(line) for line in self.history.read_text().splitlines()] if self.history.exists() else []
@@ -180,6 +207,13 @@ class Digests(unittest.TestCase):
         self.assertEqual((ran.status, self.lines()), (2, []))
         self.assertIn("5 users would get a mail, more than mails.most = 3: nothing is sent", ran.err)
 
+    def test_nothing_is_sent_where_the_server_warns_of_its_answers(self):
+        with warning(self.server) as url:
+            ran = self.run_it("--send", url=url)
+            self.assertEqual((ran.status, ran.out, self.lines()), (1, "", []))
+            self.assertTrue(ran.err.endswith("jobledger: the server warns of its answers, of which a part may be missing: nothing is sent or cancelled\n"), ran.err)
+            self.assertIn("jobledger: a store is away\n", self.run_it(url=url).err)
+
     def test_what_is_wrong_is_an_error_of_one_line(self):
         for text, word in [
             (POLICIES + "min_run_time = 30\n", "line 26: unknown field `min_run_time`"), ("", "there is no policy"), ("[[policy]", "line 2"),
@@ -212,6 +246,9 @@ def running_jobs():
     jobs.add(207, "gina", ago(180), None)
     # One of its two nodes is not seen.
     jobs.add(208, "hugo", ago(180), None, gpus=(ago(130),), nodes=2)
+    # Nobody said of how many nodes it is. The one that worked is not scraped any more.
+    jobs.add(209, "ivan", ago(180), None, gpus=(ago(130),), nodes=None)
+    jobs.add(209, "ivan", ago(180), None, gpus=(NOW + HOUR,), nodes=None, node="n2", gap=(ago(90), NOW + 2 * HOUR))
     return jobs.samples
 
 
@@ -234,7 +271,7 @@ class IdleGpus(unittest.TestCase):
     def setUp(self):
         self.directory = self.enterContext(scratch("jobledger-idle"))
         self.history = self.directory / "history.jsonl"
-        self.slurm([("201", "201", "alice", "RUNNING", START), ("205", "205_3", "erin", "RUNNING", START), ("206", "205_4", "erin", "RUNNING", START)])
+        self.slurm([("201", "201", "alice", "RUNNING", START, 1), ("205", "205_3", "erin", "RUNNING", START, 1), ("206", "205_4", "erin", "RUNNING", START, 1)])
 
     def slurm(self, rows, status=0):
         """What squeue answers, and how scancel ends. Both write down how they were started."""
@@ -249,11 +286,11 @@ class IdleGpus(unittest.TestCase):
         file = self.directory / f"{name}.called"
         return file.read_text().splitlines() if file.exists() else []
 
-    def run_it(self, *arguments, port=1, more=""):
+    def run_it(self, *arguments, port=1, more="", url=None):
         config, file = self.directory / "jobledger.toml", self.directory / "digest.toml"
         config.write_text(f'[mail]\nsmtp = "smtp://127.0.0.1:{port}"\ndomain = "example.org"\n')
         file.write_text(f'history = "{self.history}"\n' + IDLE.format(directory=self.directory) + more)
-        return Ran(self.program, f"http://{self.server.address}", f"--config={config}", "idle-gpus", f"--policies={file}", *arguments)
+        return Ran(self.program, url or f"http://{self.server.address}", f"--config={config}", "idle-gpus", f"--policies={file}", *arguments)
 
     def lines(self):
         return [json.loads(line) for line in self.history.read_text().splitlines()]
@@ -307,18 +344,18 @@ class IdleGpus(unittest.TestCase):
         self.assertEqual(len(self.called("scancel")), 2)
 
     def test_a_job_is_not_cancelled_that_the_controller_does_not_confirm(self):
-        for row in [("201", "201", "bob", "RUNNING", START), ("201", "201", "alice", "COMPLETING", START), ("201", "201", "alice", "RUNNING", START + 90),
-                    ("201", "201", "alice", "RUNNING", "Unknown"), ("20", "201", "alice", "RUNNING", START), ()]:
+        for row in [("201", "201", "bob", "RUNNING", START, 1), ("201", "201", "alice", "COMPLETING", START, 1), ("201", "201", "alice", "RUNNING", START + 90, 1),
+                    ("201", "201", "alice", "RUNNING", "Unknown", 1), ("20", "201", "alice", "RUNNING", START, 1), ("201", "201", "alice", "RUNNING", START, 2), ()]:
             self.mailed((201, "alice"))
             self.slurm([row])
             ran = self.run_it("--send", "--only=alice")
             self.assertEqual((ran.status, self.called("scancel")), (7, []), row)
-            self.assertIn("squeue does not show that this run of it still runs", ran.err)
+            self.assertIn("squeue does not show that this run of it still runs on 1 node, so it is not cancelled\n", ran.err)
             self.assertEqual([line["action"] for line in self.lines()], ["mail", "mail"])
 
     def test_what_slurm_refuses_is_written_down_and_not_tried_again(self):
         self.mailed((201, "alice"))
-        self.slurm([("201", "201", "alice", "RUNNING", START)], status=1)
+        self.slurm([("201", "201", "alice", "RUNNING", START, 1)], status=1)
         ran = self.run_it("--send", "--only=alice")
         self.assertEqual(ran.status, 7)
         self.assertIn("/scancel: Access denied\n", ran.err)
@@ -332,6 +369,15 @@ class IdleGpus(unittest.TestCase):
         for spared in ('partitions = ["gpu"]', 'gpus = ">= 1", limit_minutes = "<= 480"'):
             ran = self.run_it("--send", "--only=alice", more=f"never_cancel = [{{ {spared} }}]\n")
             self.assertEqual((ran.status, self.called("squeue"), self.called("scancel")), (0, [], []), spared)
+
+    def test_nothing_is_done_where_the_server_warns_of_its_answers(self):
+        self.mailed((201, "alice"))
+        with warning(self.server) as url:
+            ran = self.run_it("--send", "--only=alice", url=url)
+            self.assertEqual((ran.status, self.called("squeue"), len(self.lines())), (1, [], 2))
+            self.assertIn("jobledger: a store is away\n", ran.err)
+            self.assertTrue(ran.err.endswith("jobledger: the server warns of its answers, of which a part may be missing: nothing is sent or cancelled\n"), ran.err)
+            self.assertIn("would cancel: job 201 of alice", self.run_it("--dry-run", url=url).out)
 
     def test_nothing_is_done_about_another_time(self):
         self.mailed((201, "alice"))

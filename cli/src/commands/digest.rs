@@ -41,6 +41,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     }
     let (now, period) = (Timestamp::now(), period(here));
     let reports = reports(&policies, here).await?;
+    check_answers(options.send, here)?;
     let (found, left_out) = findings::find(&policies, &reports, &here.thresholds);
     let found: Vec<(Finding<'_>, Due)> = found
         .into_iter()
@@ -157,6 +158,16 @@ pub(super) fn address(policies: &Policies, user: &str) -> Result<String, Failure
         }
         None => Ok(user.to_owned()),
     }
+}
+
+/// What a part of a server does not answer is not in the reports: what is sent would be about the rest.
+pub(super) fn check_answers(send: bool, here: &Surroundings) -> Result<(), Failure> {
+    if !send || here.source.client.log().iter().all(|asked| asked.warnings.is_empty()) {
+        return Ok(());
+    }
+    let says =
+        "the server warns of its answers, of which a part may be missing: nothing is sent or cancelled";
+    Err(Failure::other(says))
 }
 
 /// More mails than a site expects are a mistake in a policy, or one of the data.

@@ -51,6 +51,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
         least.and_then(of).unwrap_or(false)
     };
     let reports = here.all_reports(may_be).await?;
+    digest::check_answers(options.send, here)?;
     let idle: Vec<Idle<'_>> = reports
         .iter()
         .filter(|report| options.only.as_ref().is_none_or(|only| *only == report.job.identity.user))
@@ -107,6 +108,12 @@ fn judge<'a>(
     }
     let job = &report.job;
     let key = (job.cluster.clone().unwrap_or_default(), job.id);
+    let began = |minutes: u32| here.source.until - f64::from(minutes) * 60.0;
+    let since_start =
+        before.iter().filter(|(minutes, _)| began(*minutes) >= job.start()).map(|(_, before)| before);
+    if !idle_gpus::has_all(report, since_start.chain([now]).filter_map(|gpus| gpus.get(&key))) {
+        return None;
+    }
     let were_idle = |(minutes, before): &&(u32, ByJob)| {
         let readings = now.get(&key).zip(before.get(&key));
         let judged = readings.and_then(|(now, before)| {
@@ -227,27 +234,29 @@ async fn end(
     digest::hand_over(&[mail], true, history, here)
 }
 
-/// The name of the job as scancel takes it, if the controller says that this run of it still runs and is this user's. The number of an array's last
-/// element is also that of the whole array.
+/// The name of the job as scancel takes it, if the controller says that this run of it still runs, on as many nodes as were seen, and is this user's.
+/// The number of an array's last element is also that of the whole array.
 async fn confirmed(job: &Idle<'_>, squeue: &Path) -> Result<String, Failure> {
     let this = &job.report.job;
     let id = format!("--jobs={}", this.id);
-    let answer = ask(squeue, &["--noheader", "--array", "--format=%A|%i|%u|%T|%S", &id]).await?;
+    let answer = ask(squeue, &["--noheader", "--array", "--format=%A|%i|%u|%T|%S|%D", &id]).await?;
     let rows: Vec<Vec<&str>> = answer.lines().map(|line| line.trim().split('|').collect()).collect();
     let is_this = |row: &&Vec<&str>| match row.as_slice() {
-        [number, _, user, "RUNNING", start] => {
+        [number, _, user, "RUNNING", start, nodes] => {
             let start = start.parse().unwrap_or(f64::NAN);
             number.parse() == Ok(this.id)
                 && *user == this.identity.user
                 && (start - this.start()).abs() <= SAME_START
+                && nodes.parse() == Ok(this.nodes.len())
         }
         _ => false,
     };
     match rows.iter().filter(is_this).collect::<Vec<_>>().as_slice() {
         [row] => Ok(row.get(1).copied().unwrap_or_default().to_owned()),
         _ => Err(Failure::other(format!(
-            "job {}: squeue does not show that this run of it still runs, so it is not cancelled",
-            this.id
+            "job {}: squeue does not show that this run of it still runs on {}, so it is not cancelled",
+            this.id,
+            if this.nodes.len() == 1 { "1 node".to_owned() } else { format!("{} nodes", this.nodes.len()) }
         ))),
     }
 }

@@ -230,7 +230,7 @@ impl Surroundings {
                     (asked.seconds, asked.series, asked.points, asked.bytes);
                 eprintln!("{seconds:.3} s, {series} series, {points} points, {bytes} bytes: {}", asked.expr);
             }
-            for remark in &asked.remarks {
+            for remark in asked.warnings.iter().chain(&asked.infos) {
                 warn(remark);
             }
         }

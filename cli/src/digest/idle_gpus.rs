@@ -30,6 +30,12 @@ pub fn may_be_idle(minutes: u32, now: &JobGpus, before: &JobGpus) -> bool {
     now.keys().filter_map(|uuid| idle(uuid)).any(|seconds| seconds > f64::from(minutes) * 60.0 * 0.5)
 }
 
+/// Whether the report has every GPU that readings have: one of a node that is not seen any more is not there.
+pub fn has_all<'a>(report: &Report, mut readings: impl Iterator<Item = &'a JobGpus>) -> bool {
+    let has = |uuid: &String| report.job.gpus().any(|(_, gpu)| gpu.uuid == *uuid);
+    readings.all(|gpus| gpus.keys().all(has))
+}
+
 /// Whether the job's GPUs did nothing for the last minutes before `at`. `None` unless every one of them was seen, on every node, for nine tenths of
 /// that time.
 pub fn were_idle(
@@ -210,6 +216,15 @@ mod tests {
         assert_eq!(judged(&report, &one, &before), Some(false));
         let part = IdleGpus { used_part: 0.25, ..idle() };
         assert_eq!(were_idle(&report, 60, (NOW, &one, &before), &part, &THRESHOLDS), Some(true));
+    }
+
+    #[test]
+    fn a_gpu_of_a_node_that_is_gone_is_missing() {
+        let (mut report, all) = (running(), gpus(None, 1.0));
+        assert!(has_all(&report, [&all, &all].into_iter()));
+        report.job.nodes.pop();
+        assert!(!has_all(&report, [&all].into_iter()));
+        assert!(has_all(&report, std::iter::empty()));
     }
 
     #[test]

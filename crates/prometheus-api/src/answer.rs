@@ -45,8 +45,10 @@ pub struct Answer<T> {
     pub data: Option<T>,
     /// What the server says went wrong.
     pub error: Option<String>,
-    /// `warnings` and `infos`, such as of a part that did not answer.
-    pub remarks: Vec<String>,
+    /// `warnings`, such as of a part that did not answer, and that of VictoriaMetrics' `isPartial`.
+    pub warnings: Vec<String>,
+    /// `infos`, which are about the expression.
+    pub infos: Vec<String>,
     /// How many series the data has.
     pub series: usize,
     /// How many points the data has.
@@ -114,6 +116,7 @@ enum Key {
     Error,
     Warnings,
     Infos,
+    IsPartial,
     #[serde(other)]
     Other,
 }
@@ -135,15 +138,27 @@ impl<'de, T: Data> Visitor<'de> for Envelope<'_, T> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Answer<T>, A::Error> {
         let mut status: Option<String> = None;
-        let mut answer =
-            Answer { success: false, data: None, error: None, remarks: Vec::new(), series: 0, points: 0 };
+        let mut answer = Answer {
+            success: false,
+            data: None,
+            error: None,
+            warnings: Vec::new(),
+            infos: Vec::new(),
+            series: 0,
+            points: 0,
+        };
         while let Some(key) = map.next_key()? {
             match key {
                 Key::Status => status = Some(map.next_value()?),
                 Key::Data => answer.data = map.next_value_seed(Nullable(&mut *self.so_far, PhantomData))?,
                 Key::Error => answer.error = map.next_value()?,
-                Key::Warnings | Key::Infos => {
-                    answer.remarks.extend(map.next_value::<Option<Vec<String>>>()?.into_iter().flatten());
+                Key::Warnings => {
+                    answer.warnings.extend(map.next_value::<Option<Vec<String>>>()?.into_iter().flatten());
+                }
+                Key::Infos => answer.infos = map.next_value::<Option<_>>()?.unwrap_or_default(),
+                Key::IsPartial => {
+                    let is_partial = map.next_value::<Option<bool>>()? == Some(true);
+                    answer.warnings.extend(is_partial.then(|| "the answer is partial".to_owned()));
                 }
                 Key::Other => {
                     map.next_value::<IgnoredAny>()?;

@@ -44,8 +44,10 @@ pub struct Asked {
     pub points: usize,
     /// The size of the answer, decompressed.
     pub bytes: u64,
-    /// Warnings and remarks of the server, such as of a part that did not answer.
-    pub remarks: Vec<String>,
+    /// Warnings of the server, such as of a part that did not answer.
+    pub warnings: Vec<String>,
+    /// What it remarks of the expression.
+    pub infos: Vec<String>,
 }
 
 /// What a server says of itself.
@@ -280,13 +282,15 @@ impl Inner {
         let answering = tokio::time::timeout(self.timeout, self.answer(&asking)).await;
         let late = |_| Error::Timeout { host: self.host(), limit: self.timeout };
         let (answer, bytes) = answering.map_err(late)??;
+        let lines = |texts: &[String]| texts.iter().map(|text| one_line(text)).collect();
         self.log.lock().push(Asked {
             expr: what.to_owned(),
             seconds: began.elapsed().as_secs_f64(),
             series: answer.series,
             points: answer.points,
             bytes,
-            remarks: answer.remarks.iter().map(|remark| one_line(remark)).collect(),
+            warnings: lines(&answer.warnings),
+            infos: lines(&answer.infos),
         });
         if !answer.success {
             return Err(self.refused(StatusCode::OK, one_line(&answer.error.unwrap_or_default())));

@@ -51,8 +51,11 @@ fn keys_come_in_any_order_and_others_do_not_matter() {
            "trace":{},"infos":["i"],"status":"success"}"#,
     );
     let answer = answer.unwrap();
-    assert_eq!((answer.success, answer.remarks, answer.error), (true, vec!["w".into(), "i".into()], None));
+    assert_eq!((answer.success, answer.error), (true, None));
+    assert_eq!((answer.warnings, answer.infos), (vec!["w".to_owned()], vec!["i".to_owned()]));
     assert_eq!(answer.data.unwrap().samples[0].value, 2.0);
+    let partial = r#"{"status":"success","isPartial":true,"data":{"resultType":"vector","result":[]}}"#;
+    assert_eq!(parse(partial).unwrap().warnings, ["the answer is partial"]);
     let error = parse(r#"{"status":"error","errorType":"bad_data","error":"e","data":null}"#).unwrap();
     assert_eq!((error.success, error.error.as_deref(), error.data), (false, Some("e"), None));
 }

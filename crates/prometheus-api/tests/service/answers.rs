@@ -179,7 +179,11 @@ async fn warnings_of_the_server_are_in_the_log() {
     let server = Service::start(None, json(&body));
     let client = Client::new(&options(&server)).unwrap();
     ask(&client).await.unwrap();
-    assert_eq!(client.log()[0].remarks, ["store 2 is away", "old"]);
+    let asked = &client.log()[0];
+    assert_eq!(
+        (asked.warnings.as_slice(), asked.infos.as_slice()),
+        (["store 2 is away".to_owned()].as_slice(), ["old".to_owned()].as_slice())
+    );
 }
 
 fn zipped(body: &[u8], times: usize) -> Vec<u8> {
