@@ -168,14 +168,17 @@ fn gpu_never_used(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Fou
     } else {
         String::new()
     };
-    // How many on each node is known if all nodes have the same; how many in all only if it had no others.
-    let option = match job.nodes.as_slice() {
-        [node] if used > 0 && node.gpus.len() == of && job.all_nodes_seen() => {
-            node.gpus_held.is_none_or(|held| held <= count(of)).then(|| format!("--gpus={used}"))
-        }
-        _ => None,
-    };
+    let option = (used > 0 && all_are_whole_gpus(job, of)).then(|| format!("--gpus={used}"));
     found(Bad, format!("{} of {of} GPUs{names}", unused.len()), option)
+}
+
+/// How many on each node is known if all nodes have the same, and how many in all if the job had no others. Parts of GPUs have another option.
+fn all_are_whole_gpus(job: &Job, gpus: usize) -> bool {
+    let [node] = job.nodes.as_slice() else { return false };
+    job.all_nodes_seen()
+        && node.gpus.len() == gpus
+        && node.gpus_held.is_none_or(|held| held <= count(gpus))
+        && node.gpus.iter().all(|gpu| gpu.profile.is_empty())
 }
 
 fn gpu_stopped(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
@@ -223,7 +226,8 @@ fn is_serial(numbers: &Numbers, thresholds: &Thresholds) -> bool {
 
 fn serial(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (used, cores) = (numbers.cores_used?, numbers.cores?);
-    let option = all_cores_seen(job).then(|| "--ntasks=1 --cpus-per-task=1".to_owned());
+    let on_one_node = job.most(Node::cpus_used) >= Some(thresholds.value("cpu_serial_least_cores"));
+    let option = (on_one_node && all_cores_seen(job)).then(|| "--ntasks=1 --cpus-per-task=1".to_owned());
     is_serial(numbers, thresholds).then(|| found(Warning, cores_of(used, cores), option))?
 }
 

@@ -248,6 +248,9 @@ fn gpus_never_used() {
     ] {
         gives(&more, Piece::GpuNeverUsed, Some(("1 of 2 GPUs", None)));
     }
+    // Parts of divided GPUs are asked for by their profile: --gpus may be whole ones.
+    let part = |gpu| Gpu { profile: "1g.10gb".to_owned(), ..gpu };
+    gives(&with_gpus(vec![part(idle()), part(used())]), Piece::GpuNeverUsed, Some(("1 of 2 GPUs", None)));
 }
 
 #[test]
@@ -313,6 +316,9 @@ fn one_core_worked() {
     gives(&few, Piece::Serial, None);
     let unseen = Job { nodes_allocated: Some(2), ..with(&metric::CPU_SECONDS, 1.0 * HOUR) };
     gives(&unseen, Piece::Serial, Some(("1 of 8 cores", None)));
+    // Both nodes worked a little: one core is not enough for that.
+    gives(&two_nodes(0.5, 0.5), Piece::Serial, Some(("1 of 16 cores", None)));
+    gives(&two_nodes(1.0, 0.0), Piece::Serial, Some(("1 of 16 cores", Some("--ntasks=1 --cpus-per-task=1"))));
 }
 
 #[test]
