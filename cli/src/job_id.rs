@@ -29,7 +29,7 @@ pub enum JobId {
 }
 
 impl JobId {
-    /// Whether it names this job, alone or with others. Of a heterogeneous job it names all components.
+    /// Whether it names this job, alone or with others.
     pub fn is_of(&self, number: u64, identity: &job_report::Identity) -> bool {
         let same = |text: &str, number: u64| text.parse() == Ok(number);
         match self {
@@ -37,10 +37,17 @@ impl JobId {
             JobId::Element { array, task } => {
                 same(&identity.array_job_id, *array) && same(&identity.array_task_id, *task)
             }
-            JobId::Component { leader, .. } => same(&identity.het_job_id, *leader),
+            JobId::Component { leader, offset } => {
+                number == component(*leader, *offset) && same(&identity.het_job_id, *leader)
+            }
             JobId::Sluid(sluid) => identity.sluid == *sluid,
         }
     }
+}
+
+/// The number of a component. SLURM gives components numbers in a row (job_mgr.c, _job_create of each).
+pub(crate) fn component(leader: u64, offset: u64) -> u64 {
+    leader + offset
 }
 
 /// Why a text names no job.
@@ -112,6 +119,18 @@ pub(crate) fn shown(id: u64, who: &Identity) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_component_is_one_alone() {
+        let identity = Identity { het_job_id: "100".to_owned(), ..Identity::default() };
+        let named = |id: &str| {
+            (99..104)
+                .filter(|number| id.parse::<JobId>().unwrap().is_of(*number, &identity))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!((named("100+0"), named("100+1"), named("100+2")), (vec![100], vec![101], vec![102]));
+        assert_eq!((named("101+0"), named("102")), (vec![], vec![102]));
+    }
 
     #[test]
     fn all_forms_that_slurm_prints_are_understood() {

@@ -47,6 +47,27 @@ def samples():
         put("jobledger_job_cpu_seconds_total", ',mode="user"', times, lambda at: CPUS / 2 * (min(at, end) - start))
         if state:
             put("jobledger_job_state_info", f',state="{state}",origin="derived"', after, 1)
+    # One more got another GPU of the node, and one another node.
+    for job, again in ((78, ("n1", "b")), (79, ("n2", "b"))):
+        for (node, gpu), (start, end), watts in ((("n1", "a"), (BEGIN, BEGIN + 1200), 400), (again, (BEGIN + 1500, BEGIN + 1800), 300)):
+            after = range(end + 5, end + RETAINED, INTERVAL)
+            times = [*range(start + 15, end, INTERVAL), *after]
+
+            def put(name, labels, times, value, of=f'jobid="{job}",instance="{node}:9810"'):
+                samples.put(name, of + labels, times, value)
+
+            def ran(at, start=start, end=end):
+                return min(at, end) - start
+
+            put("jobledger_job_info", ',user="alice"', times, 1)
+            put("jobledger_job_start_time_seconds", "", times, start)
+            put("jobledger_job_end_time_seconds", "", after, end)
+            put("jobledger_job_cpus", "", times, CPUS)
+            put("jobledger_job_gpus", "", times, 1)
+            put("jobledger_job_allocated_cpu_seconds_total", "", times, lambda at, ran=ran: CPUS * ran(at))
+            put("jobledger_job_gpu_info", f',gpu="{gpu}",uuid="GPU-{gpu}",model="H100",minor="0",shared="false"', times, 1)
+            for name, value in (("allocated_seconds", 1), ("busy_seconds", 0.9 if gpu == "b" else 0), ("idle_seconds", 0.1 if gpu == "b" else 1), ("energy_joules", watts)):
+                put(f"jobledger_job_gpu_{name}_total", f',gpu="{gpu}",uuid="GPU-{gpu}"', times, lambda at, value=value, ran=ran: value * ran(at))
     return samples
 
 
@@ -62,8 +83,8 @@ class Runs(unittest.TestCase):
         cls.program = program()
         cls.server = cls.enterClassContext(server_of(samples()))
 
-    def job(self, config, *arguments):
-        ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/{config}.toml", "report", "--format=json", "77", *arguments)
+    def job(self, config, *arguments, number="77"):
+        ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/{config}.toml", "report", "--format=json", number, *arguments)
         self.assertEqual(ran.status, 0, ran.err)
         return ran.json()["job"]
 
@@ -86,6 +107,19 @@ class Runs(unittest.TestCase):
         ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "list", "77", "--format=parsable", "--columns=job,state,time")
         # Half of an hour is a fifth of the limit of the second run; that it failed was said of the first.
         self.assertEqual((ran.status, ran.out, ran.err), (0, "job|state|time\n77|ended|21 %\n", ""))
+
+    def test_gpus_are_those_of_their_run(self):
+        held = lambda job: [(node["name"], gpu["uuid"], gpu["model"], gpu["values"]["gpu_energy_joules"]) for node in job["nodes"] for gpu in node["gpus"]]  # noqa: E731
+        for number, node in (("78", "n1"), ("79", "n2")):
+            with self.subTest(number):
+                last = self.job("not-asked", number=number)
+                self.assertEqual(held(last), [(node, "GPU-b", "H100", 300 * 300)])
+                self.assertEqual((last["run"], last["runs"]), (2, 2))
+                self.assertEqual(held(self.job("not-asked", "--run=1", number=number)), [("n1", "GPU-a", "H100", 400 * 1200)])
+                ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "list", number, "--format=parsable", "--columns=gpus,gpu,advice")
+                self.assertEqual((ran.status, ran.out.splitlines()[1:], ran.err), (0, ["1|90 %|"], ""))
+                ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "report", number)
+                self.assertIn("The job was requeued: this is its last of 2 runs or more", " ".join(ran.out.split()))
 
 
 if __name__ == "__main__":

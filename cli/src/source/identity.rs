@@ -42,15 +42,9 @@ pub(super) fn choose(id: &JobId, answer: &[Sample], cluster_label: &str) -> Resu
     {
         jobs.retain(|(_, id), _| id == number);
     }
-    if let JobId::Component { offset, .. } = id {
-        // SLURM gives components numbers in a row (job_mgr.c, _job_create of each).
-        let least = jobs.keys().map(|(_, id)| *id).min().unwrap_or(0);
-        jobs.retain(|(_, id), _| *id == least + offset);
-    }
     let clusters: BTreeSet<&str> = jobs.keys().map(|(cluster, _)| cluster.as_str()).collect();
     if clusters.len() > 1 {
-        let list = clusters.iter().map(|cluster| harmless(cluster)).collect::<Vec<_>>().join(", ");
-        return Err(Failure::usage(format!("job {id} is of several clusters: --cluster with one of {list}")));
+        return Err(several_clusters(&format!("job {id}"), clusters));
     }
     if jobs.len() > 1 {
         let first = jobs
@@ -68,6 +62,12 @@ pub(super) fn choose(id: &JobId, answer: &[Sample], cluster_label: &str) -> Resu
         cluster: (!cluster.is_empty()).then_some(cluster),
         identity,
     }))
+}
+
+/// Why a job or an array has to be narrowed.
+pub(crate) fn several_clusters<'a>(what: &str, clusters: impl IntoIterator<Item = &'a str>) -> Failure {
+    let list = clusters.into_iter().map(harmless).collect::<Vec<_>>().join(", ");
+    Failure::usage(format!("{what} is of several clusters: --cluster with one of {list}"))
 }
 
 pub(super) fn identity(labels: &Labels) -> Identity {
@@ -122,11 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn clusters_and_components_differ() {
+    fn clusters_differ() {
         let answer =
             [sample(&[("jobid", "7"), ("cluster", "a")]), sample(&[("jobid", "7"), ("cluster", "b")])];
         assert!(chosen("7", &answer).unwrap_err().ends_with("--cluster with one of a, b"));
-        let answer = [sample(&[("jobid", "7"), ("user", "a")]), sample(&[("jobid", "8"), ("user", "b")])];
-        assert_eq!(chosen("7+1", &answer), Ok(Some((8, "b".to_owned()))));
     }
 }

@@ -101,11 +101,19 @@ impl OfJob<'_> {
     fn measure(&self, before: f64) -> Measured {
         let last = |series: &Series| {
             let (time, value) = *series.points.iter().rfind(|(time, _)| *time < before)?;
-            let is_start = series.labels.name() == Some(START);
-            if is_start && !(time - LONGEST..=time).contains(&value) {
-                return None;
-            }
             Some(Sample { labels: series.labels.clone(), value, time })
+        };
+        let is_one = |start: &Sample| (start.time - LONGEST..=start.time).contains(&start.value);
+        let starts: BTreeMap<_, f64> = (self.named(START).filter_map(last))
+            .filter(is_one)
+            .map(|start| (exporter(&start.labels), start.value))
+            .collect();
+        // What is before the start is of an earlier run, such as other GPUs.
+        let last = |series: &Series| {
+            let sample = last(series)?;
+            let start = starts.get(&exporter(&sample.labels));
+            let is_of_run = start.is_none_or(|start| sample.time >= *start);
+            (is_of_run && (series.labels.name() != Some(START) || is_one(&sample))).then_some(sample)
         };
         let mut by_name = BTreeMap::<&str, Vec<Sample>>::new();
         for series in &self.series {
@@ -467,6 +475,24 @@ mod tests {
         assert_eq!(cpu(WhichRun::Last).await, Ok((2, 2, 1100.0, Some(75.0))));
         assert_eq!(cpu(WhichRun::Number(1)).await, Ok((1, 2, 1000.0, Some(142.5))));
         assert_eq!(cpu(WhichRun::Number(3)).await.unwrap_err().says, "job 7 has 2 runs: --run=1 to 2");
+    }
+
+    #[tokio::test]
+    async fn gpus_are_those_of_their_run() {
+        let mut text = recording("n1", 1150, true);
+        for time in (1010..=1150_u32).step_by(5) {
+            let gpu = if time < 1100 { "a" } else { "b" };
+            let labels = format!("jobid=\"7\",instance=\"n1\",gpu=\"0\",uuid=\"{gpu}\"");
+            for (name, value) in [(GPU_INFO, 1), ("jobledger_job_gpu_allocated_seconds_total", time)] {
+                writeln!(text, "{name}{{{labels}}} {value} {time}.000").unwrap();
+            }
+        }
+        let gpus = async |run| {
+            let job = report(&[&text.replace("# EOF\n", "")], run, 1e6).await.unwrap().job;
+            job.gpus().map(|(_, gpu)| gpu.uuid.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(gpus(WhichRun::Number(1)).await, ["a"]);
+        assert_eq!(gpus(WhichRun::Last).await, ["b"]);
     }
 
     #[tokio::test]

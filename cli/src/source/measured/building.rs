@@ -41,7 +41,10 @@ pub(in crate::source) fn measured(values: &[Sample], others: &[Sample]) -> Measu
         reason = "saturates, and is not negative"
     )]
     let runs_seen = runs_seen as usize;
-    Measured { nodes, exporters, runs_seen, ..Measured::default() }
+    let measured = Measured { nodes, exporters, ..Measured::default() };
+    // Of a job that was requeued to other nodes no start changed.
+    let runs_seen = measured.runs().len().max(runs_seen);
+    Measured { runs_seen, ..measured }
 }
 
 /// Which exporter shows it, and SLURM's name for the node where that is needed.
@@ -263,6 +266,14 @@ pub(super) mod tests {
             found.exporters,
             [("n1:9810".to_owned(), String::new()), ("n2:9810".to_owned(), String::new())]
         );
+    }
+
+    #[test]
+    fn runs_on_other_nodes_are_counted() {
+        let seen = |name: &str, start, end| [on(START, name, start), on(END, name, end)];
+        let values = [seen("n1", 100.0, 200.0), seen("n2", 150.0, 190.0), seen("n3", 300.0, 400.0)].concat();
+        assert_eq!(measured(&values, &[]).runs_seen, 2);
+        assert_eq!(measured(&values, &[sample(&[], 2.0)]).runs_seen, 3);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use super::Prometheus;
 use super::selector::{matcher, range};
-use crate::job_id::JobId;
+use crate::job_id::{JobId, component};
 use crate::source::identity::{Who, choose};
 use crate::text::harmless;
 use crate::{Failure, Kind};
 
-const WHO: [&str; 11] = [
+pub(super) const WHO: [&str; 11] = [
     "jobid",
     "user",
     "uid",
@@ -80,14 +80,16 @@ pub(super) fn named(id: &JobId) -> Vec<Vec<String>> {
         JobId::Element { array, task } => {
             vec![vec![number("array_job_id", *array), number("array_task_id", *task)]]
         }
-        JobId::Component { leader, .. } => vec![vec![number("het_job_id", *leader)]],
+        JobId::Component { leader, offset } => {
+            vec![vec![number("het_job_id", *leader), number("jobid", component(*leader, *offset))]]
+        }
         JobId::Sluid(sluid) => vec![vec![matcher("sluid", "=", sluid)]],
     }
 }
 
-/// The matchers of a job's series.
-pub(super) fn series_of(who: &Who, cluster_label: &str) -> Vec<String> {
-    let mut selector = vec![matcher("jobid", "=", &who.id.to_string())];
-    selector.extend(who.cluster.as_deref().map(|cluster| matcher(cluster_label, "=", cluster)));
+/// The matchers of a job's series; the cluster may be none.
+pub(super) fn series_of(id: u64, cluster: &str, cluster_label: &str) -> Vec<String> {
+    let mut selector = vec![matcher("jobid", "=", &id.to_string())];
+    selector.extend((!cluster.is_empty()).then(|| matcher(cluster_label, "=", cluster)));
     selector
 }

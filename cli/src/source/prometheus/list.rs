@@ -1,5 +1,7 @@
 //! Many jobs at once, without curves.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use job_report::{Job, Run};
 use prometheus_api::Sample;
 use tokio::task::JoinSet;
@@ -59,6 +61,11 @@ impl Prometheus {
             for (key, answers) in answers.by_job(&self.scope.cluster_label) {
                 let Some(identity) = jobs.get(&key) else { continue };
                 let mut measured = answers.measured();
+                // Asked for together with other jobs, an earlier run is there, too.
+                if measured.runs_seen > 1 {
+                    let selector = find::series_of(key.1, &key.0, &self.scope.cluster_label);
+                    measured = self.measure(&selector, self.until, self.window, &[]).await?.measured();
+                }
                 let Some(last) = measured.runs().pop() else { continue };
                 measured.keep(&last.nodes);
                 // What was said may be of an earlier run.
@@ -81,11 +88,21 @@ impl Prometheus {
             true => Vec::new(),
             false => self.client.query(&self.hardware(&exporters, range(self.window)), self.until).await?,
         };
+        // Nodes of two clusters may have the same names, and what is of the site may be of no cluster.
+        let mut of_clusters: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
+        for fact in facts {
+            let cluster = fact.labels.get(&self.scope.cluster_label).unwrap_or_default().to_owned();
+            of_clusters.entry(cluster).or_default().push(fact);
+        }
         let mut jobs: Vec<Job> = found
             .into_iter()
             .map(|(mut measured, who)| {
-                measured.add_others(&facts);
-                let runs = measured.runs_seen.max(1);
+                let clusters: BTreeSet<&str> = who.cluster.as_deref().into_iter().chain([""]).collect();
+                clusters
+                    .into_iter()
+                    .filter_map(|c| of_clusters.get(c))
+                    .for_each(|facts| measured.add_others(facts));
+                let runs = measured.runs_seen;
                 measured.into_job(who, (runs, runs))
             })
             .collect();
@@ -97,8 +114,7 @@ impl Prometheus {
 impl Prometheus {
     /// What prolog and epilog said of a run of a job.
     async fn said_of(&self, (cluster, id): &(String, u64), run: &Run) -> Result<Vec<Sample>, Failure> {
-        let mut selector = vec![matcher("jobid", "=", &id.to_string())];
-        selector.extend((!cluster.is_empty()).then(|| matcher(&self.scope.cluster_label, "=", cluster)));
+        let selector = find::series_of(*id, cluster, &self.scope.cluster_label);
         let endings = self.endings_of_run(&selector, (run.start, run.until), self.until);
         Ok(self.client.query(&endings, self.until).await?)
     }

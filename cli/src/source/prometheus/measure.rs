@@ -1,9 +1,9 @@
 //! What a job used: the last values of its counters, which the exporter shows for a while after its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use job_report::Metric;
 use job_report::metric::{self, Kind};
+use job_report::{Metric, Seen, runs};
 use prometheus_api::Sample;
 
 use super::Prometheus;
@@ -65,31 +65,38 @@ impl Prometheus {
             self.scope.selector(&matchers)
         };
         let (range_all, cluster) = (range(window), &self.scope.cluster_label);
-        let (start, end, info) = (of(START, &of_jobs("")), of(END, &of_jobs("")), of(GPU_INFO, &of_jobs("")));
-        // When they started and ended; what runs now; the GPUs; and without a name: how often the start changed on a node. `or` does not look
-        // at names, so that the first have a label of their own.
+        let (start, end) = (of(START, &of_jobs("")), of(END, &of_jobs("")));
+        // When they started and ended; what runs now; and without a name: how often the start changed on a node. `or` does not look at names, so
+        // that the first have a label of their own.
         // VictoriaMetrics counts the first sample as a change, too: how often a label that never changes did is taken off.
         let on = format!("(jobid, instance, slurm_node, {cluster})");
         let changes = |series: &str| format!("max by {on} (changes({series}{range_all}))");
         let times = of_jobs(&any_of("__name__", [START, END, GPUS]));
         let answer = format!(
             "label_replace(last_over_time({times}{range_all}), \"of\", \"$1\", \"__name__\", \"(.+)\") \
-             or {start} unless on {on} {end} or last_over_time({info}{range_all}) \
+             or {start} unless on {on} {end} \
              or max by (jobid, {cluster}) ({} - on {on} {})",
             changes(&start),
             changes(&of(INFO, &of_jobs("")))
         );
         let answer = self.client.query(&answer, at).await?;
-        let (mut values, others): (Vec<_>, Vec<_>) =
+        let (mut values, mut others): (Vec<_>, Vec<_>) =
             answer.into_iter().partition(|sample| sample.labels.get("of").is_some());
-        let Some((from, until)) = last_samples(&values, at) else {
+        let Some((from, until)) = last_samples(&values, &others, cluster, at) else {
             return Ok(Answers { values, others });
         };
         let from = from.max(at - window);
         let totals: Vec<&'static Metric> =
             metric::ALL.iter().copied().filter(|m| m.kind != Kind::Gauge && is_asked_for(m)).collect();
-        let last = format!("last_over_time({}{})", of_jobs(&named(&totals, &[])), range(until - from));
-        values.extend(self.client.query(&self.scope.parts(&last), until).await?);
+        let last = |selector: String| format!("last_over_time({selector}{})", range(until - from));
+        // GPUs have labels that totals do not have.
+        let totals = self.scope.parts(&last(of_jobs(&named(&totals, &[]))));
+        let answer = format!("{totals} or {}", last(of(GPU_INFO, &of_jobs(""))));
+        let (gpus, totals): (Vec<_>, Vec<_>) = (self.client.query(&answer, until).await?)
+            .into_iter()
+            .partition(|sample| sample.labels.name() == Some(GPU_INFO));
+        values.extend(totals);
+        others.extend(gpus);
         Ok(Answers { values, others })
     }
 }
@@ -98,28 +105,48 @@ impl Prometheus {
 const CLOCKS: f64 = 600.0;
 
 /// Between which times each job was last seen on each node, by when it started and ended there: a server reads no more than it has to. Where it
-/// did not end, that may have been at any time since its start.
-fn last_samples(times: &[Sample], at: f64) -> Option<(f64, f64)> {
-    // By job, instance and SLURM's name of the node.
-    let mut nodes: BTreeMap<[&str; 3], (f64, f64)> = BTreeMap::new();
+/// did not end, that may have been at any time since its start. Of a job whose start changed on a node, what is before its last run is left out: that
+/// node has series of an earlier one.
+fn last_samples(times: &[Sample], others: &[Sample], cluster_label: &str, at: f64) -> Option<(f64, f64)> {
+    let get = |sample: &'_ Sample, name: &str| sample.labels.get(name).unwrap_or_default().to_owned();
+    let job = |sample: &Sample| [cluster_label, "jobid"].map(|name| get(sample, name));
+    let changed = |sample: &&Sample| sample.labels.name().is_none() && sample.value > 0.0;
+    let requeued: BTreeSet<[String; 2]> = others.iter().filter(changed).map(job).collect();
+    // By job, and by instance and SLURM's name of the node.
+    let mut jobs: BTreeMap<[String; 2], BTreeMap<[String; 2], Seen>> = BTreeMap::new();
     for sample in times {
-        let node =
-            ["jobid", "instance", "slurm_node"].map(|name| sample.labels.get(name).unwrap_or_default());
-        let (start, end) = nodes.entry(node).or_insert((f64::NEG_INFINITY, f64::NEG_INFINITY));
+        let nodes = jobs.entry(job(sample)).or_default();
+        let unseen = Seen { start: f64::NEG_INFINITY, until: f64::NEG_INFINITY };
+        let node = nodes.entry(["instance", "slurm_node"].map(|name| get(sample, name))).or_insert(unseen);
         match sample.labels.name() {
-            Some(START) => *start = start.max(sample.value),
-            Some(END) => *end = end.max(sample.value),
+            Some(START) => node.start = node.start.max(sample.value),
+            Some(END) => node.until = node.until.max(sample.value),
             _ => {}
         }
     }
-    let (mut from, mut until) = (at - CLOCKS, None::<f64>);
-    for (start, end) in nodes.into_values().filter(|(start, end)| start.is_finite() || end.is_finite()) {
-        let ended = end >= start;
-        from = from.min(start.max(end) - CLOCKS);
-        let seen = if ended { (end + RETAINED).min(at) } else { at };
-        until = until.into_iter().chain([seen]).reduce(f64::max);
+    let (mut from, mut until) = (f64::INFINITY, None::<f64>);
+    for (job, nodes) in jobs {
+        let mut nodes: Vec<Seen> =
+            nodes.into_values().filter(|node| node.start.max(node.until).is_finite()).collect();
+        let is_requeued = requeued.contains(&job);
+        if is_requeued {
+            nodes = last_run(&nodes, at);
+        }
+        for Seen { start, until: end } in nodes {
+            let least = if is_requeued && start < at { start } else { f64::NEG_INFINITY };
+            from = from.min((start.max(end).min(at) - CLOCKS).max(least));
+            let seen = if end >= start { (end + RETAINED).min(at) } else { at };
+            until = until.into_iter().chain([seen]).reduce(f64::max);
+        }
     }
     until.filter(|until| from.is_finite() && *until > from).map(|until| (from, until))
+}
+
+/// The nodes of the last run. A node without an end may have run until now.
+fn last_run(nodes: &[Seen], at: f64) -> Vec<Seen> {
+    let seen = |node: &Seen| Seen { until: if node.until >= node.start { node.until } else { at }, ..*node };
+    let last = runs(&nodes.iter().map(seen).collect::<Vec<_>>()).pop();
+    last.iter().flat_map(|run| &run.nodes).filter_map(|at| nodes.get(*at).copied()).collect()
 }
 
 fn of(name: &str, selector: &str) -> String {
@@ -145,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_last_samples_are_looked_for_where_they_can_be() {
-        let of = |nodes: &[(&str, f64, Option<f64>)]| last_samples(&times(nodes), 1e6);
+        let of = |nodes: &[(&str, f64, Option<f64>)]| last_samples(&times(nodes), &[], "cluster", 1e6);
         let ended = of(&[("a", 1e5, Some(2e5)), ("b", 1e5, Some(2.1e5))]);
         assert_eq!(ended, Some((2e5 - CLOCKS, 2.1e5 + RETAINED)));
         // One runs, or went without an end; one started anew.
@@ -154,6 +181,23 @@ mod tests {
         // The node's clock goes ahead.
         assert_eq!(of(&[("a", 1e5, Some(1e6 + 50.0))]), Some((1e6 - CLOCKS, 1e6)));
         assert_eq!(of(&[("a", f64::NAN, None)]), None);
-        assert_eq!(last_samples(&[], 1e6), None);
+        assert_eq!(last_samples(&[], &[], "cluster", 1e6), None);
+    }
+
+    #[test]
+    fn what_is_before_the_last_run_is_left_out() {
+        let of = |nodes: &[(&str, f64, Option<f64>)], job| {
+            let changes = Sample { labels: [("jobid", job)].into_iter().collect(), value: 1.0, time: 0.0 };
+            last_samples(&times(nodes), &[changes], "cluster", 1e6)
+        };
+        assert_eq!(of(&[("a", 1e6 - 100.0, None)], "7"), Some((1e6 - 100.0, 1e6)));
+        assert_eq!(of(&[("a", 1e6 - 100.0, None)], "8"), Some((1e6 - 100.0 - CLOCKS, 1e6)), "of another job");
+        assert_eq!(of(&[("a", 1e5, Some(1e5 + 300.0))], "7"), Some((1e5, 1e5 + 300.0 + RETAINED)));
+        assert_eq!(of(&[("a", 1e5, Some(2e5))], "7"), Some((2e5 - CLOCKS, 2e5 + RETAINED)));
+        // Its first run was on other nodes, too.
+        let nodes = [("a", 8e5, Some(9e5)), ("b", 9e5 + 60.0, Some(8e5)), ("c", 9e5 + 61.0, None)];
+        assert_eq!(of(&nodes, "7"), Some((9e5 + 60.0, 1e6)));
+        // The node's clock goes ahead.
+        assert_eq!(of(&[("a", 1e6 + 50.0, None)], "7"), Some((1e6 - CLOCKS, 1e6)));
     }
 }

@@ -23,6 +23,7 @@ use super::identity::Who;
 use super::{Source, Wanted, WhichRun, pick_run};
 use crate::job_id::{JobId, shown};
 use crate::{Failure, Kind};
+use selector::matcher;
 
 pub use ended::EndedJob;
 pub use gpu_times::{GpuTimes, JobGpus};
@@ -56,7 +57,17 @@ impl Source for Prometheus {
             Err(unknown) if unknown.kind == Kind::NotFound => self.find_by_number(wanted.id, unknown).await?,
             found => found?,
         };
-        let selector = find::series_of(&who, &self.scope.cluster_label);
+        // Nodes of another cluster may have the same names.
+        let cluster = who.cluster.clone().or_else(|| self.scope.cluster.clone());
+        let of_cluster = Self { scope: Scope { cluster, ..self.scope.clone() }, ..self.clone() };
+        of_cluster.report_of(who, wanted).await
+    }
+}
+
+impl Prometheus {
+    /// The report of a job of the scope's cluster.
+    async fn report_of(&self, who: Who, wanted: &Wanted<'_>) -> Result<Report, Failure> {
+        let selector = [matcher("jobid", "=", &who.id.to_string())];
         let mut notes = Vec::new();
         let mut measured = self.measure(&selector, self.until, self.window, wanted.curves).await?.measured();
         let (mut at, mut earlier) = (self.until, Vec::new());
@@ -83,7 +94,7 @@ impl Source for Prometheus {
             }
             measured = before;
         }
-        let (mut run, mut count) = (measured.runs_seen.max(1), measured.runs_seen.max(1));
+        let (mut run, mut count) = (measured.runs_seen, measured.runs_seen);
         if let WhichRun::Number(_) = wanted.run {
             earlier.reverse();
             count = earlier.len();
@@ -106,9 +117,7 @@ impl Source for Prometheus {
         }
         Ok(Report::new(job, &self.thresholds, notes))
     }
-}
 
-impl Prometheus {
     /// An element of an array or a component, by the number that SLURM's accounting has of it: without the prolog's file no node knows the name.
     async fn find_by_number(&self, id: &JobId, unknown: Failure) -> Result<Who, Failure> {
         let (Some(sacct), JobId::Element { .. } | JobId::Component { .. }) = (&self.sacct, id) else {
