@@ -28,7 +28,7 @@ class Jobs:
             for uuid, divided in gpus:
                 self.samples.put("jobledger_gpu_info", f'{of_node},uuid="{uuid}",divided="{str(divided).lower()}"', times, 1)
 
-    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", node="n1", nodes=1, array="", gap=()):
+    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", node="n1", nodes=1, array="", leader=None, gap=()):
         """A job on a node. Each of its GPUs was busy until a time. It still runs if there is no end; in a gap nothing was scraped."""
         labels = f'jobid="{number}",instance="{node}:9810"{self.cluster}'
         after = range(end + 5, end + 300, INTERVAL) if end else range(0)
@@ -46,7 +46,8 @@ class Jobs:
             return ran(at) - (gap[1] - gap[0] if gap and at > gap[0] else 0)
 
         element = f',array_job_id="{array.split("_")[0]}",array_task_id="{array.split("_")[1]}"' if array else ""
-        put("info", times, 1, f',user="{user}",account="{account}",partition="gpu",name="{quoted(name)}"{element}')
+        component = f',het_job_id="{leader}"' if leader else ""
+        put("info", times, 1, f',user="{user}",account="{account}",partition="gpu",name="{quoted(name)}"{element}{component}')
         put("start_time_seconds", times, start)
         if end:
             put("end_time_seconds", after, end)

@@ -1,5 +1,6 @@
 //! `jobledger array`: how the elements of an array differ.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use job_report::show::{digits, percent, time};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use super::surroundings::Surroundings;
 use crate::arguments::{self, ArrayFormat};
 use crate::source::prometheus::Selection;
+use crate::source::several_clusters;
 use crate::text::{left, right};
 use crate::{Failure, Kind, output};
 
@@ -81,6 +83,11 @@ fn of_seen(array: u64, reports: &[Report]) -> Result<Array, Failure> {
             Kind::NotFound,
             format!("array {array}: no element was seen in that time: --since looks further back"),
         ));
+    }
+    let clusters: BTreeSet<&str> =
+        reports.iter().filter_map(|report| report.job.cluster.as_deref()).collect();
+    if clusters.len() > 1 {
+        return Err(several_clusters(&format!("array {array}"), clusters));
     }
     Ok(summary(array, reports))
 }

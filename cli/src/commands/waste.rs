@@ -1,6 +1,6 @@
 //! `jobledger waste`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use job_report::show::{digits, percent};
 use serde::Serialize;
@@ -19,6 +19,7 @@ const HOUR: f64 = 3600.0;
 pub(super) struct Waste {
     /// The job's number, or whose jobs these are. Empty is not known.
     name: String,
+    cluster: String,
     user: String,
     account: String,
     partition: String,
@@ -57,7 +58,7 @@ impl Waste {
 
 /// Adds up, and sorts by what was wasted most.
 pub(super) fn waste(jobs: &[EndedJob], by: By, kind: WasteKind) -> Vec<Waste> {
-    let mut found: BTreeMap<String, Waste> = BTreeMap::new();
+    let mut found: BTreeMap<(String, String), Waste> = BTreeMap::new();
     for job in jobs {
         let name = match by {
             By::Job => job.id.to_string(),
@@ -65,8 +66,10 @@ pub(super) fn waste(jobs: &[EndedJob], by: By, kind: WasteKind) -> Vec<Waste> {
             By::Account => job.account.clone(),
             By::Partition => job.partition.clone(),
         };
-        let waste = found.entry(name.clone()).or_default();
-        waste.name = name;
+        // Clusters number their jobs alike.
+        let cluster = if by == By::Job { job.cluster.clone() } else { String::new() };
+        let waste = found.entry((cluster.clone(), name.clone())).or_default();
+        (waste.name, waste.cluster) = (name, cluster);
         if by == By::Job {
             (waste.user, waste.account, waste.partition) =
                 (job.user.clone(), job.account.clone(), job.partition.clone());
@@ -107,7 +110,10 @@ fn rows(found: &[Waste], by: By) -> (Vec<Head>, Vec<Row>) {
         By::Account => "account",
         By::Partition => "partition",
     };
+    let clusters: BTreeSet<&str> = found.iter().map(|waste| waste.cluster.as_str()).collect();
+    let several = clusters.len() > 1;
     let mut heads = vec![Head { name, number: false }];
+    heads.extend(several.then_some(Head { name: "cluster", number: false }));
     let more: &[&str] = if by == By::Job { &["user", "account", "partition"] } else { &[] };
     heads.extend(more.iter().map(|name| Head { name, number: false }));
     if by != By::Job {
@@ -121,6 +127,7 @@ fn rows(found: &[Waste], by: By) -> (Vec<Head>, Vec<Row>) {
     let rows = found.iter().map(|waste| {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let mut row = vec![text(&waste.name)];
+        row.extend(several.then(|| text(&waste.cluster)));
         if by == By::Job {
             row.extend([text(&waste.user), text(&waste.account), text(&waste.partition)]);
         } else {
@@ -160,5 +167,11 @@ mod tests {
         assert_eq!(names(By::Job, WasteKind::Cpu), ["2", "3", "1"]);
         let users = waste(&jobs, By::User, WasteKind::Cpu);
         assert_eq!((users[0].jobs, users[0].idle_core_hours, users[0].idle_gpu_hours), (2, 3.0, 0.5));
+        assert_eq!(rows(&users, By::User).0[1].name, "jobs");
+        let jobs =
+            ["x", "y"].map(|cluster| EndedJob { cluster: cluster.to_owned(), ..job(4, "a", 1.0, 0.0) });
+        let found = waste(&jobs, By::Job, WasteKind::Cpu);
+        let (heads, rows) = rows(&found, By::Job);
+        assert_eq!((found.len(), heads[1].name, rows[1][1].as_deref()), (2, "cluster", Some("y")));
     }
 }

@@ -8,6 +8,8 @@ mod measured;
 pub mod prometheus;
 pub mod recordings;
 
+pub(crate) use identity::several_clusters;
+
 use std::future::Future;
 
 use job_report::{Metric, Report, metric};

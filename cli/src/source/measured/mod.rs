@@ -85,8 +85,9 @@ impl Measured {
             }
             let instance = sample.labels.get("instance");
             if instance.is_none() {
-                // Grams for each kilowatt hour at the node.
-                self.grams_per_joule = Some(sample.value / 3.6e6);
+                // Grams for each kilowatt hour at the node; of the cluster and of none the larger.
+                let grams = sample.value / 3.6e6;
+                self.grams_per_joule = Some(self.grams_per_joule.map_or(grams, |known| known.max(grams)));
                 continue;
             }
             for (node, _) in self

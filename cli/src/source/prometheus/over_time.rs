@@ -5,10 +5,11 @@ use job_report::part::{OF_PARTS, series_of_parts};
 use job_report::{Curves, Metric, busiest_steps};
 use prometheus_api::Range;
 
+use super::find::WHO;
 use super::selector::{any_of, matcher, named, range};
 use super::{Prometheus, Wanted};
 use crate::Failure;
-use crate::series::OF_NODES;
+use crate::series::{OF_NODES, START};
 use crate::source::labels::merged;
 use crate::source::measured::Measured;
 use crate::source::{OF_PLOTTED_STEPS, PLOTTED_STEPS, Parts, endings, round_step};
@@ -58,10 +59,9 @@ impl Prometheus {
             .map(|(instance, _)| matcher("instance", "=", instance))
             .unwrap_or_default();
         let scrapes = format!(
-            "count_over_time({}{w}) or max(max_over_time(count_over_time(up{}[5m]){every}))",
-            of_job("jobledger_job_start_time_seconds", &[]),
-            self.scope.selector(&[&one]),
-            w = range(time),
+            "{} or max(max_over_time(count_over_time(up{}[5m]){every}))",
+            seen(&format!("count_over_time({}{})", of_job(START, &[]), range(time))),
+            self.scope.or_none(&[&one]),
             every = format_args!("[{}ms:5m]", (time.clamp(300.0, 86_400.0) * 1000.0).ceil()),
         );
         let curves = async {
@@ -129,6 +129,11 @@ impl Prometheus {
     }
 }
 
+/// How often a node was scraped: with --metric.job-labels it has another series once a name is known, and a target may be scraped twice.
+fn seen(counts: &str) -> String {
+    format!("max by (instance, slurm_node) (sum without ({}) ({counts}))", WHO.join(", "))
+}
+
 /// The ends of bins.
 fn ends(start: f64, end: f64, step: f64) -> Range {
     let bins = Curves::new(start, end, step).bins();
@@ -181,12 +186,12 @@ impl Prometheus {
     /// What these nodes are, and the grams of CO2 of a kilowatt hour.
     pub(super) fn hardware(&self, exporters: &[(String, String)], range: String) -> String {
         let nodes = self.on_hosts(exporters, &any_of("__name__", OF_NODES));
-        let factor = self.scope.selector(&[]);
+        let (factor, cluster) = (self.scope.or_none(&[]), &self.scope.cluster_label);
         let gpus = self.on_hosts(exporters, NOT_DIVIDED);
         // `or` does not look at names, so that a count of GPUs needs a label of its own.
         format!(
-            "last_over_time({nodes}{range}) or max(jobledger:carbon_factor:grams_per_kwh{factor}) \
-             or label_replace(count by (instance) (group by (instance, uuid) (last_over_time(jobledger_gpu_info{gpus}{range}))), \
+            "last_over_time({nodes}{range}) or max by ({cluster}) (jobledger:carbon_factor:grams_per_kwh{factor}) \
+             or label_replace(count by (instance, {cluster}) (group by (instance, {cluster}, uuid) (last_over_time(jobledger_gpu_info{gpus}{range}))), \
              \"of\", \"gpus\", \"\", \"\")"
         )
     }

@@ -108,27 +108,29 @@ impl Prometheus {
         // Of a target that is scraped twice one counts.
         let sum =
             |expr: &str| format!("sum by (jobid, {cluster}) (max by ({ALL_LABELS}, {cluster}) ({expr}))");
-        let running = format!(
-            "{} unless on (jobid, instance, slurm_node, {cluster}) {}",
-            series("start_time_seconds"),
-            series("end_time_seconds")
-        );
+        // What is retained of nodes on which a job ended is none of what it does now.
+        let running = |name: &str| {
+            let ended = series("end_time_seconds");
+            format!("{} unless on (jobid, instance, slurm_node, {cluster}) {ended}", series(name))
+        };
+        let starts = running("start_time_seconds");
+        let node = format!("(instance, {cluster})");
         let per_cpu = format!(
-            "max by (instance) (jobledger_node_cores{all}) / on (instance) max by (instance) (jobledger_node_cpus{all})"
+            "max by {node} (jobledger_node_cores{all}) / on {node} max by {node} (jobledger_node_cpus{all})"
         );
         let held = format!("{} + {}", series("memory_anon_bytes"), series("memory_shmem_bytes"));
         let parts = [
             (
                 "nodes",
                 format!(
-                    "count by (jobid, {cluster}) (max by (jobid, instance, slurm_node, {cluster}) ({running}))"
+                    "count by (jobid, {cluster}) (max by (jobid, instance, slurm_node, {cluster}) ({starts}))"
                 ),
             ),
-            ("start", format!("min by (jobid, {cluster}) ({running})")),
-            ("cores", sum(&format!("{} * on (instance) group_left () ({per_cpu})", series("cpus")))),
+            ("start", format!("min by (jobid, {cluster}) ({starts})")),
+            ("cores", sum(&format!("{} * on {node} group_left () ({per_cpu})", series("cpus")))),
             ("cores_used", sum(&rate("cpu_seconds_total"))),
             ("memory_held", sum(&held)),
-            ("memory_limit", sum(&series("memory_limit_bytes"))),
+            ("memory_limit", sum(&running("memory_limit_bytes"))),
             ("gpus", sum(&series("gpus"))),
             ("gpus_busy", sum(&rate("gpu_busy_seconds_total"))),
             ("gpus_idle", sum(&rate("gpu_idle_seconds_total"))),

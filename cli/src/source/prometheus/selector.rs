@@ -70,6 +70,13 @@ impl Scope {
         selector
     }
 
+    /// The same, and series of no cluster: what rules record of the site may be of none.
+    pub(super) fn or_none(&self, matchers: &[&str]) -> String {
+        let cluster = self.cluster.as_deref().map(|cluster| any_of(&self.cluster_label, [cluster, ""]));
+        let matchers: Vec<&str> = matchers.iter().copied().chain(cluster.as_deref()).collect();
+        format!("{{{}}}", matchers.join(","))
+    }
+
     /// The parts of each metric, added up, of a selector or a function that keeps names.
     pub(super) fn parts(&self, of: &str) -> String {
         let cluster = &self.cluster_label;
@@ -93,6 +100,8 @@ mod tests {
         assert_eq!(any_of("instance", ["n1:9810", "a.b|c"]), r#"instance=~"n1:9810|a\\.b\\|c""#);
         let scope = Scope { cluster_label: "cluster".to_owned(), cluster: Some("c".to_owned()) };
         assert_eq!(scope.selector(&["jobid=\"7\""]), r#"{jobid="7",cluster="c"}"#);
+        assert_eq!(scope.or_none(&["a=\"b\""]), r#"{a="b",cluster=~"c|"}"#);
+        assert_eq!(Scope { cluster: None, ..scope }.or_none(&[]), "{}");
         assert_eq!(range(90.5), "[90500ms]");
     }
 }
