@@ -175,6 +175,8 @@ CORES_USED = f"({CPU_USE} * {CORES_HELD})"
 # What would have been enough: a tenth more cores than were used on average, a fifth more memory than the highest peak of a node.
 CORES_TO_ASK = f"(ceil({CORES_USED} * 1.1) and {CPU_USE} < {style.CPU_FAIR} unless {GPUS})"
 MEMORY_TO_ASK = f"(max({PEAK_OR_HELD}) * 1.2 and {MEMORY_USE} < {thresholds.MEMORY_FAIR})"
+# Nodes with different limits (--mem-per-cpu) need different amounts.
+ALIKE_LIMITS = f"max({LIMIT}) == min({LIMIT})"
 
 # A job's number is looked up in a month before and after the time range: its series are few, however long that is.
 ANY_TIME = "[60d] offset -30d"

@@ -2,7 +2,7 @@
 
 from . import advice, board, job_report_counters, job_report_gpu, job_report_rest, style, verdict
 from .board import Board, href
-from .job_numbers import (CORES_NOW, CORES_TO_ASK, CPU_USE, CPU_USE_NOW, CPUS_NOW, FEW, FEW_NODES, GPU_USE, GPU_USE_MEAN_NOW, GPU_USE_NOW, GPUS, HELD,
+from .job_numbers import (ALIKE_LIMITS, CORES_NOW, CORES_TO_ASK, CPU_USE, CPU_USE_NOW, CPUS_NOW, FEW, FEW_NODES, GPU_USE, GPU_USE_MEAN_NOW, GPU_USE_NOW, GPUS, HELD,
                           MEMORY_TO_ASK, MEMORY_USE, NOT_ENDED, ON_NODE, RUNNING, SM_ACTIVE, CPU_USE_BY_NODE, ever, gpu_now, known, running, waited, waiting_now, with_profile)
 from .panels import Column, Query, gauges, heatmap, rows_of_labels, series, table
 from .queries import CLUSTER, ROWS_OF_GPUS, job, of, rows_of_gpus
@@ -64,7 +64,7 @@ def header(board_):
          Column("Value #J", "Zoom from", style.NONE, 0, hide=True), Column("Value #K", "Zoom to", style.NONE, 0, hide=True)],
         [_who(), state, f"{UNTIL} - {EVER_STARTED}", nodes, f"sum by (cluster, jobid) ({known(ever(job('jobledger_job_cpus')))})",
          f"sum by (cluster, jobid) (max without (source) ({known(ever(job('jobledger_job_gpus')))}))", f"{EVER_STARTED} * 1000", f"{UNTIL} * 1000", OUTSIDE,
-         f"(floor({EVER_STARTED}) - 60) * 1000", f"(ceil({UNTIL}) + 120) * 1000", _of_the_job(f"{CORES_TO_ASK} or {CPU_USE} * 0 - 1"), _of_the_job(f"{MEMORY_TO_ASK} or {MEMORY_USE} * 0 - 1")],
+         f"(floor({EVER_STARTED}) - 60) * 1000", f"(ceil({UNTIL}) + 120) * 1000", _of_the_job(f"{CORES_TO_ASK} or {CPU_USE} * 0 - 1"), _of_the_job(f"({MEMORY_TO_ASK} or {MEMORY_USE} * 0 - 1) and {ALIKE_LIMITS}")],
         filterable=False, nothing="No job of this number within a month"), 24, 4)
 
 

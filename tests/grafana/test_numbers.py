@@ -450,6 +450,9 @@ class Report(Numbers):
         series = self.job(2, 1, memory_peak_bytes=f"{3 * gib}x400", memory_limit_bytes=f"{8 * gib}x400", memory_anon_bytes=f"{gib}x400", memory_shmem_bytes=f"{gib}x400")
         self.gives(self.USE, "B", 0.375, series)
         self.gives(("job-report", "Job"), "M", {'{jobid="7"}': 3 * gib * 1.2}, series)
+        # No amount is enough for nodes with different limits.
+        other = {name.replace("n1", "n2"): given for name, given in self.job(2, 1, memory_peak_bytes=f"{gib}x400", memory_limit_bytes=f"{4 * gib}x400").items()}
+        self.gives(("job-report", "Job"), "M", {}, series | other)
         # Kernels that do not count the peak: the most that was held.
         self.gives(self.USE, "B", 0.25, {name: given for name, given in series.items() if "peak" not in name})
         # Held, and as it is asked for.
