@@ -154,7 +154,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         for run in self.allocations.forgotten() {
             self.units.values_mut().for_each(|unit| unit.forget(run));
         }
-        self.allocations.tidy(self.units.values().filter_map(UnitAccounts::pending_since).min());
+        self.allocations.tidy(self.units.values().filter_map(|unit| unit.pending_since(now)).min());
     }
 
     /// The energy that was charged since the last call, by unit.
