@@ -14,7 +14,7 @@ use kernel_files::Buffer;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 
-use super::{Event, GpuOptions};
+use super::{Event, Events, GpuOptions};
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::{BuildContext, SourceError};
@@ -60,6 +60,8 @@ pub(super) struct Accounts {
     owners: Owners,
     /// The jobs that are there.
     pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
+    /// Whether there may have been jobs without an event since a scrape told of them.
+    events_lost: bool,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
     /// Jobs that left since it was looked for their units the last time.
@@ -138,6 +140,7 @@ impl Accounts {
             ledger: GpuLedger::new(GpuRoles { busy: Quantity::BUSY, energy: Quantity::ENERGY }),
             vendors: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            events_lost: false,
             newcomers: false,
             leaving: Vec::new(),
             gone: BTreeSet::new(),
@@ -149,8 +152,9 @@ impl Accounts {
         }
     }
 
-    pub(super) fn receive(&mut self, events: Vec<Event>) {
-        for event in events {
+    pub(super) fn receive(&mut self, events: Events) {
+        self.events_lost |= events.lost;
+        for event in events.waiting {
             match event {
                 Event::Appeared(job, at) => {
                     self.ledger.appeared(job.run, at);
@@ -175,19 +179,21 @@ impl Accounts {
         }
     }
 
-    /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came.
+    /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came. A run without an event was
+    /// dropped after the snapshot was made, or is a directory without a process so far.
     pub(super) fn see(&mut self, snapshot: &NodeSnapshot) {
-        let running = snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running());
-        for job in running {
-            match self.jobs.get_mut(&job.run) {
-                // It left after the snapshot was made.
-                _ if self.gone.contains(&job.run) => {}
-                Some(known) => *known = job.clone(),
-                None => {
+        if std::mem::take(&mut self.events_lost) {
+            for job in snapshot.jobs.iter().filter(|job| job.is_running() && !self.gone.contains(&job.run)) {
+                if !self.jobs.contains_key(&job.run) {
                     self.ledger.appeared(job.run, Instant::now());
                     self.jobs.insert(job.run, job.clone());
                     self.newcomers = true;
                 }
+            }
+        }
+        for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
+            if let Some(known) = self.jobs.get_mut(&job.run) {
+                *known = job.clone();
             }
         }
     }

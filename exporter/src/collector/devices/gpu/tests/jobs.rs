@@ -216,3 +216,43 @@ fn a_job_that_left_is_not_looked_for_again_though_a_scrape_began_before() {
         "what it had is known\n{text}"
     );
 }
+
+#[test]
+fn a_run_that_was_dropped_after_the_snapshot_was_made_does_not_come_back() {
+    let driver = Driver::new(vec![unit(0)]);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[0]));
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0));
+    let observer = node.built.observer.clone().unwrap();
+    observer.job_left_node(JobRunId(7));
+    observer.job_removed(JobRunId(7), Disposition::Dropped);
+    drop(node.scrape());
+    let text = node.scrape().1;
+    assert!(is(&text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 0.0), "{text}");
+    assert!(!text.contains("jobledger_job_gpus{"), "{text}");
+}
+
+/// The kernel's device program of a job that is over is there as long as its directory.
+#[test]
+fn a_directory_without_a_process_has_no_gpu() {
+    let driver = Driver::new(vec![unit(0)]);
+    let mut node = Node::new(&driver);
+    let left_behind = node.directory(6, Some(&[0]));
+    node.pending.push(left_behind);
+    node.eventually(|text| text.contains("jobledger_gpu_up"));
+    node.comes(7, Some(&[0]));
+    let text = node.eventually(|text| text.contains("jobledger_job_gpu_info{jobid=\"7\""));
+    assert!(is(&text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0), "{text}");
+    assert!(text.contains("shared=\"false\"") && !text.contains("shared=\"true\""), "{text}");
+}
+
+#[test]
+fn jobs_that_came_before_the_driver_have_their_gpus() {
+    let driver = Driver::new(vec![unit(0)]);
+    driver.present.store(false, Ordering::Relaxed);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[0]));
+    assert!(node.scrape().0.is_err());
+    driver.present.store(true, Ordering::Relaxed);
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0));
+}
