@@ -1,4 +1,4 @@
-//! Directories that SLURM left behind.
+//! Directories that SLURM left behind before the exporter started. Row 39.
 
 use super::*;
 

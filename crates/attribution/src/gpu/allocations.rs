@@ -160,6 +160,11 @@ impl Allocations {
         }
     }
 
+    /// Whether a job run that is retained has or had a unit.
+    pub(super) fn had(&self, unit: &str) -> bool {
+        self.jobs.values().flat_map(|job| &job.allocations).any(|(held, _)| &**held == unit)
+    }
+
     /// Since when it is known which jobs had a unit, if that is later than this.
     fn known_since(&self, unit: &str, from: Instant) -> Instant {
         self.known_since.get(unit).map_or(from, |since| from.max(*since))

@@ -172,6 +172,11 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         self.units.keys()
     }
 
+    /// Whether a job run that is retained has or had a unit, or is charged with something of it.
+    pub fn is_of_a_job(&self, uuid: &str) -> bool {
+        self.allocations.had(uuid) || self.accounts(uuid).any(|(_, account)| account.runs().next().is_some())
+    }
+
     /// How long a unit was watched, and how much of that no job had it.
     pub fn watched(&self, uuid: &str) -> Option<(Duration, Duration)> {
         self.units.get(uuid).map(UnitAccounts::watched)

@@ -43,6 +43,8 @@ impl UnitNow {
 pub(super) struct VendorNow {
     pub(super) read: Option<Instant>,
     pub(super) units: Vec<UnitNow>,
+    /// Units that are no more, as they were read last, while jobs that had them are retained.
+    pub(super) gone: Vec<UnitNow>,
     pub(super) facts: Vec<Fact>,
     pub(super) failed: Vec<SourceError>,
 }
@@ -60,7 +62,7 @@ pub(super) struct Accounts {
     owners: Owners,
     /// The jobs that are there.
     pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
-    /// Whether there may have been jobs without an event since a scrape told of them.
+    /// Whether jobs may have come without an event since the last scrape.
     events_lost: bool,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
@@ -202,6 +204,11 @@ impl Accounts {
         self.vendors.values().flat_map(|vendor| &vendor.units)
     }
 
+    /// Those that are there, and those that jobs had.
+    pub(super) fn units_of_jobs(&self) -> impl Iterator<Item = &UnitNow> {
+        self.vendors.values().flat_map(|vendor| vendor.units.iter().chain(&vendor.gone))
+    }
+
     /// Looks for the units of the present jobs, and charges what is due. Returns whether to look again soon.
     pub(super) fn bind(&mut self, scopes: &[Arc<SlurmCgroup>]) -> bool {
         let now = Instant::now();
@@ -333,7 +340,15 @@ impl Accounts {
             .flat_map(|now| now.sample.processes.iter().flatten().map(|p| (now.unit().uuid.clone(), p.pid)))
             .collect();
         self.busy.retain(|process, _| here.contains(process));
-        self.vendors.insert(vendor, VendorNow { read: Some(at), units, facts: sample.facts, failed });
+        let earlier = before.units.into_iter().chain(before.gone);
+        let gone = earlier.filter_map(|mut earlier| {
+            let uuid = &earlier.unit().uuid;
+            let kept = !uuids.contains(uuid) && self.ledger.is_of_a_job(uuid);
+            earlier.sample.down = Some("gone");
+            kept.then_some(earlier)
+        });
+        let gone = gone.collect();
+        self.vendors.insert(vendor, VendorNow { read: Some(at), units, gone, facts: sample.facts, failed });
         self.ledger.settle(Instant::now());
     }
 
