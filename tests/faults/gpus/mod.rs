@@ -4,6 +4,7 @@ mod absent;
 mod amd;
 mod driver;
 mod hanging;
+mod left_behind;
 mod lost;
 mod parts;
 mod release;

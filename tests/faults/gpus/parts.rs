@@ -59,14 +59,15 @@ fn accounts_of(now: &Exposition) {
     Accounts::default().check(now);
 }
 
-/// The job that had a part keeps what it was charged with, as long as the part exists.
+/// An epilog may do away with the part before any page has the end of its job: the job keeps its series as long as it is retained.
 #[test]
 fn a_part_is_given_to_a_job_and_taken_away() {
     let two = format!("gpus 1\ngpu 0 mig 1\n{}{}", part(0, "MIG-a", 1), part(1, "MIG-b", 2));
     let gpus = Gpus::new(&two);
     gpus.node.0.remove("run/gpustat/0").remove("run/gpustat/1");
     gpus.node.0.write("run/gpustat/MIG-a", "1\n").write("run/gpustat/MIG-b", "2\n");
-    let exporter = gpus.start(&[]);
+    let exporter = gpus.start(&["--jobs.retention=1s"]);
+    let mut accounts = Accounts::default();
     let of = |now: &Exposition, job: u32, uuid: &str| {
         now.value("jobledger_job_gpu_info", &[("jobid", &job.to_string()), ("uuid", uuid)])
     };
@@ -75,7 +76,16 @@ fn a_part_is_given_to_a_job_and_taken_away() {
     });
     assert_eq!((of(&now, 1, "MIG-b"), of(&now, 2, "MIG-a")), (None, None));
     gpus.fake.set(&format!("gpus 1\ngpu 0 mig 1\n{}gpu 0 migchange 1\n", part(1, "MIG-b", 2)));
-    let now = eventually(&exporter, "a part gone", |now| of(now, 1, "MIG-a").is_none());
-    assert!(of(&now, 2, "MIG-b").is_some());
-    assert!(now.samples().all(|s| s.label("uuid") != Some("MIG-a")));
+    let of_a = |now: &Exposition, name: &str| now.named(name).any(|s| s.label("uuid") == Some("MIG-a"));
+    let now = eventually(&exporter, "a part gone", |now| !of_a(now, "jobledger_gpu_info"));
+    accounts.check(&now);
+    assert!(!of_a(&now, "jobledger_gpu_up") && !of_a(&now, "jobledger_gpu_down_info"));
+    assert!(of(&now, 1, "MIG-a").is_some() && of(&now, 2, "MIG-b").is_some());
+    gpus.node.remove_job(1);
+    let now = eventually(&exporter, "its end", |now| {
+        now.value("jobledger_job_end_time_seconds", &[("jobid", "1")]).is_some()
+    });
+    accounts.check(&now);
+    assert!(of(&now, 1, "MIG-a").is_some() && of_a(&now, "jobledger_job_gpu_allocated_seconds_total"));
+    eventually(&exporter, "nothing of it", |now| now.samples().all(|s| s.label("uuid") != Some("MIG-a")));
 }

@@ -53,6 +53,9 @@ pub(super) struct Allocations {
     jobs: BTreeMap<JobRunId, JobUnits>,
     /// Job runs that are not retained any more, while intervals that they were there in wait.
     forgotten: BTreeMap<JobRunId, JobUnits>,
+    /// Until when job runs that are in neither had a unit: who had it before then is not all known.
+    #[serde(skip)]
+    known_since: BTreeMap<Arc<str>, Instant>,
 }
 
 impl Allocations {
@@ -122,7 +125,7 @@ impl Allocations {
     }
 
     pub(super) fn forget(&mut self, run: JobRunId) {
-        if let Some(job) = self.jobs.remove(&run) {
+        if let Some(job) = self.jobs.remove(&run).filter(|job| !job.allocations.is_empty()) {
             self.forgotten.insert(run, job);
         }
     }
@@ -148,12 +151,30 @@ impl Allocations {
 
     /// Drops what no interval that waits since `from` can ask for any more.
     pub(super) fn tidy(&mut self, from: Option<Instant>) {
-        let asked = |job: &JobUnits| from.is_some_and(|from| job.went.is_some_and(|went| went >= from));
-        self.forgotten.retain(|_, job| asked(job));
+        let over = |job: &JobUnits| from.is_none_or(|from| job.went.is_none_or(|went| went < from));
+        for (_, job) in self.forgotten.extract_if(.., |_, job| over(job)) {
+            for (unit, allocation) in job.allocations {
+                let until = allocation.until.unwrap_or(allocation.since);
+                self.known_since.entry(unit).and_modify(|at| *at = until.max(*at)).or_insert(until);
+            }
+        }
     }
 
-    /// The jobs that had a unit in an interval, and for how long.
+    /// Whether a job run that is retained has or had a unit.
+    pub(super) fn had(&self, unit: &str) -> bool {
+        self.jobs.values().flat_map(|job| &job.allocations).any(|(held, _)| &**held == unit)
+    }
+
+    /// Since when it is known which jobs had a unit, if that is later than this.
+    fn known_since(&self, unit: &str, from: Instant) -> Instant {
+        self.known_since.get(unit).map_or(from, |since| from.max(*since))
+    }
+
+    /// The jobs that had a unit in an interval, and for how long; none if they are not all known.
     pub(super) fn between(&self, unit: &str, from: Instant, to: Instant) -> Vec<(JobRunId, Duration)> {
+        if self.known_since(unit, from) > from {
+            return Vec::new();
+        }
         let held = self.all().map(|(run, job)| {
             let of_unit = job.allocations.iter().filter(|(held, _)| &**held == unit);
             (run, of_unit.map(|(_, allocation)| allocation.overlap(from, to)).sum::<Duration>())
@@ -161,8 +182,9 @@ impl Allocations {
         held.filter(|(_, held)| !held.is_zero()).collect()
     }
 
-    /// How much of an interval no job had a unit.
+    /// How much of an interval no job had a unit, as far as that is known.
     pub(super) fn vacancy(&self, unit: &str, from: Instant, to: Instant) -> Duration {
+        let from = self.known_since(unit, from);
         let all = self.all().flat_map(|(_, job)| &job.allocations);
         let of_unit = all.filter(|(held, _)| &**held == unit);
         let clipped = of_unit.map(|(_, t)| (t.since.max(from), t.until.map_or(to, |until| until.min(to))));

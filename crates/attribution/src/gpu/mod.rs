@@ -154,7 +154,7 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
         for run in self.allocations.forgotten() {
             self.units.values_mut().for_each(|unit| unit.forget(run));
         }
-        self.allocations.tidy(self.units.values().filter_map(UnitAccounts::pending_since).min());
+        self.allocations.tidy(self.units.values().filter_map(|unit| unit.pending_since(now)).min());
     }
 
     /// The energy that was charged since the last call, by unit.
@@ -170,6 +170,11 @@ impl<Q: Copy + Eq> GpuLedger<Q> {
     /// The units that have accounts.
     pub fn units(&self) -> impl Iterator<Item = &Arc<str>> {
         self.units.keys()
+    }
+
+    /// Whether a job run that is retained has or had a unit, or is charged with something of it.
+    pub fn is_of_a_job(&self, uuid: &str) -> bool {
+        self.allocations.had(uuid) || self.accounts(uuid).any(|(_, account)| account.runs().next().is_some())
     }
 
     /// How long a unit was watched, and how much of that no job had it.

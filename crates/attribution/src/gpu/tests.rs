@@ -2,6 +2,7 @@ mod balance;
 mod restarts;
 
 use super::allocations::PATIENCE;
+use super::unit::LONGEST_ABSENCE;
 use super::*;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -385,4 +386,48 @@ fn what_a_dropped_run_is_charged_with_late_is_unattributed() {
     node.ledger.settle(node.at(10_500));
     assert_eq!(node.of(A, Quantity::Busy), []);
     assert_eq!(node.node(Quantity::Busy), (8, 8));
+}
+
+/// A GPU that fell off the bus is not read again, and its accounts are kept.
+#[test]
+fn job_runs_that_are_dropped_are_not_kept_for_a_unit_that_is_gone() {
+    let mut node = Node::new();
+    node.read(0, &[(Quantity::Busy, 0)]);
+    let minute = 60_000;
+    for job in 1..1000 {
+        let (run, end) = (JobRunId(job), job * minute);
+        node.comes(run, end - minute, if job % 2 == 0 { &["g"] } else { &[] });
+        node.goes(run, end);
+        node.ledger.forget(run);
+        node.ledger.settle(node.at(end));
+        let kept = u128::try_from(node.ledger.allocations.forgotten().count()).unwrap();
+        assert!(kept <= LONGEST_ABSENCE.as_millis() / u128::from(minute), "{kept} after {job}");
+    }
+    assert_eq!(node.ledger.allocations.forgotten().count(), 0);
+    node.read(1000 * minute, &[(Quantity::Busy, 0)]);
+    let watched = (Duration::from_secs(60_000), Duration::from_secs(120));
+    assert_eq!(node.ledger.watched("g"), Some(watched), "nothing is vacant of which that is not known");
+}
+
+#[test]
+fn what_a_unit_counted_while_it_was_away_for_long_is_charged_if_all_who_had_it_are_known() {
+    let away = u64::try_from(LONGEST_ABSENCE.as_millis()).unwrap() + 10_000;
+    let after = |shared: bool| {
+        let mut node = Node::new();
+        node.comes(A, 0, &["g"]);
+        node.read(0, &[(Quantity::Busy, 0), (Quantity::Energy, 0)]);
+        node.comes(B, 1_000, if shared { &["g"] } else { &[] });
+        node.goes(B, 5_000);
+        node.ledger.forget(B);
+        node.ledger.settle(node.at(away - 1_000));
+        node.read(away, &[(Quantity::Busy, SECOND), (Quantity::Energy, 700)]);
+        node.read(away + 2_000, &[(Quantity::Busy, 2 * SECOND), (Quantity::Energy, 900)]);
+        node
+    };
+    let alone = after(false);
+    assert_eq!(alone.of(A, Quantity::Busy), [(GpuMethod::Alone, 2 * SECOND)]);
+    assert_eq!(alone.of(A, Quantity::Energy), [(GpuMethod::Alone, 900)]);
+    let shared = after(true);
+    assert_eq!(shared.of(A, Quantity::Busy), [(GpuMethod::Alone, SECOND)], "since it is read again");
+    assert_eq!(shared.node(Quantity::Energy), (900, 700));
 }

@@ -17,6 +17,9 @@ use super::{GpuReading, Roles};
 
 /// Most intervals that wait. More come only if the units of arriving jobs are never found.
 const MOST_WAITING: usize = 4096;
+/// How long a unit is away before jobs that are not retained any more are not kept for it. It may have fallen off the bus, and a
+/// part of a divided GPU may be no more.
+pub(super) const LONGEST_ABSENCE: Duration = Duration::from_secs(600);
 /// A job that came or went this close to an end of the interval had the unit for all of it, if no other had it: what ran
 /// on it besides were its own first and last moments. Readings are made within this time when jobs come and go.
 const GRACE: Duration = Duration::from_secs(1);
@@ -278,8 +281,10 @@ impl<Q: Copy + Eq> UnitAccounts<Q> {
         self.waiting.pop_front()
     }
 
-    pub(super) fn pending_since(&self) -> Option<Instant> {
-        self.waiting.iter().map(|interval| interval.from).min().or(self.last)
+    /// Since when it is not charged what it counts. A unit that was not read for long may never be read again.
+    pub(super) fn pending_since(&self, now: Instant) -> Option<Instant> {
+        let last = self.last.filter(|last| now.saturating_duration_since(*last) <= LONGEST_ABSENCE);
+        self.waiting.iter().map(|interval| interval.from).min().or(last)
     }
 
     /// Charges an interval; returns the energy of it, where it was counted.

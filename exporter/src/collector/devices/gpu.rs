@@ -54,7 +54,7 @@ struct Plan {
 
 struct Shared {
     accounts: Checkout<Accounts>,
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Events>,
     deliveries: Mutex<Vec<Delivery>>,
     samplers: Mutex<BTreeMap<Vendor, Arc<Sampler>>>,
     scopes: Mutex<Vec<Arc<SlurmCgroup>>>,
@@ -66,7 +66,20 @@ struct Shared {
     own: Weak<Self>,
 }
 
-/// What happened to jobs, in order.
+/// What happened to jobs since the accounts took that in last, in order.
+#[derive(Debug, Default)]
+struct Events {
+    waiting: Vec<Event>,
+    /// Whether there may have been more: without a driver nobody takes them in.
+    lost: bool,
+}
+
+impl Events {
+    fn lose(&mut self) {
+        *self = Self { waiting: Vec::new(), lost: true };
+    }
+}
+
 #[derive(Debug)]
 enum Event {
     Appeared(Box<Job>, Instant),
@@ -233,7 +246,7 @@ impl Shared {
     }
 
     fn note(&self, event: Event) {
-        self.events.lock().push(event);
+        self.events.lock().waiting.push(event);
         self.look_now();
     }
 
@@ -256,7 +269,7 @@ impl IntervalSource for Shared {
         self.find_vendors();
         // Without any GPU nothing is looked for.
         if self.samplers.lock().is_empty() {
-            self.events.lock().clear();
+            self.events.lock().lose();
             self.plan.lock().again = None;
             return;
         }
@@ -293,7 +306,7 @@ impl JobObserver for Shared {
     }
 
     fn job_removed(&self, run: JobRunId, _disposition: Disposition) {
-        self.events.lock().push(Event::Forgotten(run));
+        self.events.lock().waiting.push(Event::Forgotten(run));
     }
 }
 
@@ -330,13 +343,14 @@ impl Collector for Gpu {
             .samplers(|sampler| (sampler.vendor, (sampler.sampler_state(), sampler.took())))
             .collect();
         if sampler_states.is_empty() {
-            self.shared.events.lock().clear();
+            self.shared.events.lock().lose();
             return Err(SourceError::Unsupported {
                 needs: "a GPU with its driver (nvidia, amdgpu, i915 or xe)".to_owned(),
             });
         }
         snapshot.scopes.clone_into(&mut self.shared.scopes.lock());
         let work = |accounts: &mut Accounts| {
+            self.shared.catch_up(accounts);
             accounts.see(snapshot);
             self.shared.bind(accounts);
             accounts.emit(snapshot, &sampler_states, out)

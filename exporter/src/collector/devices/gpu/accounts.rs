@@ -14,7 +14,7 @@ use kernel_files::Buffer;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
 
-use super::{Event, GpuOptions};
+use super::{Event, Events, GpuOptions};
 use crate::collector::durable::{Before, Unreadable};
 use crate::collector::gpu_energy::GpuEnergy;
 use crate::collector::{BuildContext, SourceError};
@@ -43,6 +43,8 @@ impl UnitNow {
 pub(super) struct VendorNow {
     pub(super) read: Option<Instant>,
     pub(super) units: Vec<UnitNow>,
+    /// Units that are no more, as they were read last, while jobs that had them are retained.
+    pub(super) gone: Vec<UnitNow>,
     pub(super) facts: Vec<Fact>,
     pub(super) failed: Vec<SourceError>,
 }
@@ -60,6 +62,8 @@ pub(super) struct Accounts {
     owners: Owners,
     /// The jobs that are there.
     pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
+    /// Whether jobs may have come without an event since the last scrape.
+    events_lost: bool,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
     /// Jobs that left since it was looked for their units the last time.
@@ -138,6 +142,7 @@ impl Accounts {
             ledger: GpuLedger::new(GpuRoles { busy: Quantity::BUSY, energy: Quantity::ENERGY }),
             vendors: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            events_lost: false,
             newcomers: false,
             leaving: Vec::new(),
             gone: BTreeSet::new(),
@@ -149,8 +154,9 @@ impl Accounts {
         }
     }
 
-    pub(super) fn receive(&mut self, events: Vec<Event>) {
-        for event in events {
+    pub(super) fn receive(&mut self, events: Events) {
+        self.events_lost |= events.lost;
+        for event in events.waiting {
             match event {
                 Event::Appeared(job, at) => {
                     self.ledger.appeared(job.run, at);
@@ -175,25 +181,32 @@ impl Accounts {
         }
     }
 
-    /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came.
+    /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came. A run without an event was
+    /// dropped after the snapshot was made, or is a directory without a process so far.
     pub(super) fn see(&mut self, snapshot: &NodeSnapshot) {
-        let running = snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running());
-        for job in running {
-            match self.jobs.get_mut(&job.run) {
-                // It left after the snapshot was made.
-                _ if self.gone.contains(&job.run) => {}
-                Some(known) => *known = job.clone(),
-                None => {
+        if std::mem::take(&mut self.events_lost) {
+            for job in snapshot.jobs.iter().filter(|job| job.is_running() && !self.gone.contains(&job.run)) {
+                if !self.jobs.contains_key(&job.run) {
                     self.ledger.appeared(job.run, Instant::now());
                     self.jobs.insert(job.run, job.clone());
                     self.newcomers = true;
                 }
             }
         }
+        for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
+            if let Some(known) = self.jobs.get_mut(&job.run) {
+                *known = job.clone();
+            }
+        }
     }
 
     pub(super) fn units(&self) -> impl Iterator<Item = &UnitNow> {
         self.vendors.values().flat_map(|vendor| &vendor.units)
+    }
+
+    /// Those that are there, and those that jobs had.
+    pub(super) fn units_of_jobs(&self) -> impl Iterator<Item = &UnitNow> {
+        self.vendors.values().flat_map(|vendor| vendor.units.iter().chain(&vendor.gone))
     }
 
     /// Looks for the units of the present jobs, and charges what is due. Returns whether to look again soon.
@@ -327,7 +340,15 @@ impl Accounts {
             .flat_map(|now| now.sample.processes.iter().flatten().map(|p| (now.unit().uuid.clone(), p.pid)))
             .collect();
         self.busy.retain(|process, _| here.contains(process));
-        self.vendors.insert(vendor, VendorNow { read: Some(at), units, facts: sample.facts, failed });
+        let earlier = before.units.into_iter().chain(before.gone);
+        let gone = earlier.filter_map(|mut earlier| {
+            let uuid = &earlier.unit().uuid;
+            let kept = !uuids.contains(uuid) && self.ledger.is_of_a_job(uuid);
+            earlier.sample.down = Some("gone");
+            kept.then_some(earlier)
+        });
+        let gone = gone.collect();
+        self.vendors.insert(vendor, VendorNow { read: Some(at), units, gone, facts: sample.facts, failed });
         self.ledger.settle(Instant::now());
     }
 

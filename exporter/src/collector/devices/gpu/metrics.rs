@@ -65,7 +65,7 @@ impl Accounts {
         // Knowledge of jobs and GPUs comes bit by bit.
         out.expect(self.families.iter().copied());
         out.note_restarts(self.ledger.take_restarts());
-        let units: Vec<Arc<str>> = self.units().map(|now| now.unit().uuid.clone()).collect();
+        let units: Vec<Arc<str>> = self.units_of_jobs().map(|now| now.unit().uuid.clone()).collect();
         let since_start = out.node_since(Some(snapshot.following_since));
         for job in snapshot.jobs.iter().filter(|job| self.bound.contains_key(&job.run)) {
             units.iter().for_each(|uuid| self.ledger.export(job.run, uuid));
@@ -84,6 +84,9 @@ impl Accounts {
                 && is_fresh(known.and_then(|known| known.read), self.options.period);
             for unit in known.into_iter().flat_map(|known| &known.units) {
                 self.emit_unit(unit, fresh, since_start, out);
+            }
+            for unit in known.into_iter().flat_map(|known| &known.gone) {
+                self.emit_counts(unit.unit(), since_start, out);
             }
             if let Some(known) = known.filter(|_| fresh) {
                 push_facts(&known.facts, &[], out);
@@ -114,11 +117,7 @@ impl Accounts {
         if !unit.divided {
             out.push(&HOLDERS, SubjectId::NODE, &labels, self.ledger.holders(&unit.uuid) as u64);
         }
-        for (quantity, account) in self.ledger.accounts(&unit.uuid) {
-            let rows = quantity.counter;
-            push(&rows.gpu, quantity, since_start, labels, &[], account.exported_total(), out);
-            push(&rows.unattributed, quantity, since_start, labels, &[], account.residual(), out);
-        }
+        self.emit_counts(unit, since_start, out);
         if let Some((watched, vacant)) = self.ledger.watched(&unit.uuid).filter(|_| !unit.divided) {
             out.push(&WATCHED, since_start, &labels, Value::seconds(watched));
             out.push(&VACANT, since_start, &labels, Value::seconds(vacant));
@@ -138,6 +137,16 @@ impl Accounts {
         }
     }
 
+    /// What is counted of a unit: the sum over jobs, and what no job is charged with.
+    fn emit_counts(&self, unit: &Unit, since_start: SubjectId, out: &mut Section) {
+        let name = Name::of(unit);
+        for (quantity, account) in self.ledger.accounts(&unit.uuid) {
+            let (rows, labels) = (quantity.counter, name.labels());
+            push(&rows.gpu, quantity, since_start, labels, &[], account.exported_total(), out);
+            push(&rows.unattributed, quantity, since_start, labels, &[], account.residual(), out);
+        }
+    }
+
     fn emit_job(&self, job: &Job, bound: &Bound, snapshot: &NodeSnapshot, out: &mut Section) {
         let subject = out.subject_since(job.labels(), job.followed_from(snapshot));
         if job.is_running() {
@@ -146,7 +155,7 @@ impl Accounts {
         }
         let instant = Instant::now();
         for (uuid, allocated) in self.ledger.allocated(job.run, instant) {
-            let Some(now) = self.units().find(|now| now.unit().uuid == uuid) else { continue };
+            let Some(now) = self.units_of_jobs().find(|now| now.unit().uuid == uuid) else { continue };
             let name = Name::of(now.unit());
             let labels = name.labels();
             let shared = self.shared.contains(&(job.run, uuid.clone()));
@@ -175,7 +184,7 @@ impl Accounts {
             }
         }
         // Energy of a divided GPU is charged where it is measured, and the jobs on its parts did not hold the whole.
-        for now in self.units() {
+        for now in self.units_of_jobs() {
             let name = Name::of(now.unit());
             for (quantity, account) in self.ledger.accounts(&now.unit().uuid) {
                 let split = [Quantity::BUSY, Quantity::ENERGY].contains(&quantity);

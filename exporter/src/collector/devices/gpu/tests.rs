@@ -143,6 +143,8 @@ struct Node {
     built: Built,
     control: GpuControl,
     jobs: Vec<Job>,
+    /// Those that a scrape does not show.
+    pending: Vec<Job>,
 }
 
 impl Node {
@@ -166,17 +168,31 @@ impl Node {
         context.options.set(gpu.clone());
         let built = built(&ENTRY, &context);
         let control = gpu.control.get().unwrap().clone();
-        Self { machine, driver: driver.clone(), constraints, built, control, jobs: Vec::new() }
+        Self {
+            machine,
+            driver: driver.clone(),
+            constraints,
+            built,
+            control,
+            jobs: Vec::new(),
+            pending: Vec::new(),
+        }
     }
 
-    /// A job comes that may open these; `None`: nothing constrains it.
-    fn comes(&mut self, id: u32, minors: Option<&[u32]>) {
+    /// A job's directory whose processes may open these; `None`: nothing constrains it.
+    fn directory(&self, id: u32, minors: Option<&[u32]>) -> Job {
         let path = format!("slurmstepd.scope/job_{id}");
         self.machine.write(&format!("cgroup/{path}/cgroup.events"), "populated 1\n");
         let job = job(id, self.machine.v2(&path), &[]);
         if let Some(minors) = minors {
             self.constraints.0.lock().insert(job.inode, minors.to_vec());
         }
+        job
+    }
+
+    /// A job comes.
+    fn comes(&mut self, id: u32, minors: Option<&[u32]>) {
+        let job = self.directory(id, minors);
         self.built.observer.as_ref().unwrap().job_started(&job);
         self.jobs.push(job);
     }
@@ -200,8 +216,12 @@ impl Node {
 
     fn scrape(&mut self) -> (Result<(), SourceError>, String) {
         let mut section = Section::default();
-        let snapshot =
-            NodeSnapshot { scopes: self.scopes(), ..snapshot_of(self.machine.roots(), self.jobs.clone()) };
+        let pending = self.pending.iter().cloned().map(Arc::new).collect();
+        let snapshot = NodeSnapshot {
+            scopes: self.scopes(),
+            pending,
+            ..snapshot_of(self.machine.roots(), self.jobs.clone())
+        };
         let outcome = self.built.collector.collect(&snapshot, &mut section);
         let mut text = String::new();
         encode_openmetrics(&[Arc::new(section)], &mut text).unwrap();

@@ -396,10 +396,10 @@ impl PerfAccounts {
         self.look_again();
         let running = || snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running());
         for job in running() {
-            match self.runs.get_mut(&job.run) {
-                // More hierarchies of it may be known by now.
-                Some(known) => known.job = job.clone(),
-                None => self.appeared(job.clone()),
+            // More hierarchies of it may be known by now. A run without an event was dropped after the snapshot was made, or is a
+            // directory without a process so far.
+            if let Some(known) = self.runs.get_mut(&job.run) {
+                known.job = job.clone();
             }
             self.bind(job.run);
         }

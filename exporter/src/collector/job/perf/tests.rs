@@ -1,6 +1,7 @@
 mod steps;
 mod v1;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +23,8 @@ struct Node {
     levels: Levels,
     ownership: CounterOwnership,
     bench: Bench,
+    /// The jobs whose start was reported.
+    started: BTreeSet<JobRunId>,
 }
 
 /// What the collector is built from.
@@ -47,7 +50,7 @@ impl Node {
         let levels = options.levels;
         let context = context(&machine, &world, options);
         let bench = Bench::with_context(&ENTRY, &context);
-        Self { machine, world, levels, ownership: context.ownership, bench }
+        Self { machine, world, levels, ownership: context.ownership, bench, started: BTreeSet::new() }
     }
 
     /// Another exporter takes over, which knows these runs still.
@@ -57,6 +60,14 @@ impl Node {
         let context = context(&self.machine, &self.world, options);
         self.bench = self.bench.restarted(&ENTRY, &context, runs);
         self.ownership = context.ownership;
+        self.started.clear();
+    }
+
+    /// Reports the starts of running jobs, as it is done before any scrape has them.
+    fn start(&mut self, jobs: &[&Job]) {
+        for job in jobs.iter().filter(|job| job.is_running() && self.started.insert(job.run)) {
+            self.bench.run().job_started(job);
+        }
     }
 
     /// A job of v2 on some CPUs that has used so many microseconds.
@@ -79,6 +90,7 @@ impl Node {
     }
 
     fn scrape(&mut self, jobs: &[&Job]) -> (Result<(), SourceError>, String) {
+        self.start(jobs);
         let snapshot = snapshot_of(self.machine.roots(), jobs.iter().map(|job| (*job).clone()).collect());
         self.bench.collect(&snapshot)
     }
@@ -447,4 +459,25 @@ fn dropped_intervals_are_counted_over_a_restart() {
         node.restart(plan(), &[job.run]);
         node.well(&[&job]);
     }
+}
+
+#[test]
+fn a_run_that_was_dropped_after_the_snapshot_was_made_does_not_come_back() {
+    let mut node = Node::new(plan(), None);
+    let job = node.v2(7, "2", 100);
+    node.well(&[&job]);
+    assert_eq!(node.open(), 3);
+    node.bench.run().job_left_node(job.run);
+    node.bench.run().job_removed(job.run, Disposition::Dropped);
+    let (outcome, text) = node.scrape(&[&job]);
+    assert_eq!((outcome, of(&text, 7, "cycles_total", ""), node.open()), (Ok(()), None, 0), "{text}");
+}
+
+#[test]
+fn a_directory_without_a_process_is_not_counted() {
+    let mut node = Node::new(plan(), None);
+    let left_behind = Arc::new(node.v2(6, "2", 100));
+    let snapshot =
+        NodeSnapshot { pending: vec![left_behind], ..snapshot_of(node.machine.roots(), Vec::new()) };
+    assert_eq!((node.bench.collect(&snapshot).0, node.open()), (Ok(()), 0));
 }

@@ -216,3 +216,75 @@ fn a_job_that_left_is_not_looked_for_again_though_a_scrape_began_before() {
         "what it had is known\n{text}"
     );
 }
+
+#[test]
+fn a_run_that_was_dropped_after_the_snapshot_was_made_does_not_come_back() {
+    let driver = Driver::new(vec![unit(0)]);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[0]));
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0));
+    let observer = node.built.observer.clone().unwrap();
+    observer.job_left_node(JobRunId(7));
+    observer.job_removed(JobRunId(7), Disposition::Dropped);
+    drop(node.scrape());
+    let text = node.scrape().1;
+    assert!(is(&text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 0.0), "{text}");
+    assert!(!text.contains("jobledger_job_gpus{"), "{text}");
+}
+
+/// The kernel's device program of a job that is over is there as long as its directory.
+#[test]
+fn a_directory_without_a_process_has_no_gpu() {
+    let driver = Driver::new(vec![unit(0)]);
+    let mut node = Node::new(&driver);
+    let left_behind = node.directory(6, Some(&[0]));
+    node.pending.push(left_behind);
+    node.eventually(|text| text.contains("jobledger_gpu_up"));
+    node.comes(7, Some(&[0]));
+    let text = node.eventually(|text| text.contains("jobledger_job_gpu_info{jobid=\"7\""));
+    assert!(is(&text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0), "{text}");
+    assert!(text.contains("shared=\"false\"") && !text.contains("shared=\"true\""), "{text}");
+}
+
+#[test]
+fn jobs_that_came_before_the_driver_have_their_gpus() {
+    let driver = Driver::new(vec![unit(0)]);
+    driver.present.store(false, Ordering::Relaxed);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[0]));
+    assert!(node.scrape().0.is_err());
+    driver.present.store(true, Ordering::Relaxed);
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0));
+}
+
+/// The page with the end of its job has it, and it is no unit of the node any more.
+#[test]
+fn a_unit_that_is_gone_is_shown_of_the_jobs_that_had_it() {
+    let driver = Driver::new(vec![unit(0), unit(1)]);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[1]));
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"1\",uuid=\"GPU-1\"}", 1.0));
+    node.read_anew();
+    driver.change(|units| units[1].counts = vec![(Quantity::BUSY, 2 * SECOND)]);
+    node.read_anew();
+    node.goes(7);
+    driver.change(|units| units.truncate(1));
+    node.read_anew();
+    node.read_anew();
+    let busy = "jobledger_job_gpu_busy_seconds_total{jobid=\"7\",gpu=\"1\",uuid=\"GPU-1\",method=\"alone\"}";
+    let text = node.scrape().1;
+    for (series, wanted) in [
+        (busy, 2.0),
+        ("jobledger_gpu_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}", 2.0),
+        ("jobledger_gpu_unattributed_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}", 0.0),
+    ] {
+        assert!(is(&text, series, wanted), "{series} {wanted}\n{text}");
+    }
+    for family in ["jobledger_job_gpu_info{", "jobledger_job_gpu_allocated_seconds_total{"] {
+        assert!(text.contains(family), "{family}\n{text}");
+    }
+    assert!(!text.contains("jobledger_gpu_up{gpu=\"1\""), "no alert\n{text}");
+    node.built.observer.as_ref().unwrap().job_removed(JobRunId(7), Disposition::Exported);
+    node.jobs.clear();
+    node.eventually(|text| !text.contains("GPU-1"));
+}

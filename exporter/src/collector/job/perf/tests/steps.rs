@@ -49,6 +49,7 @@ impl Steps {
     }
 
     fn scrape(&mut self, jobs: &[&Job]) -> String {
+        self.node.start(jobs);
         let mut snapshot =
             snapshot_of(self.node.machine.roots(), jobs.iter().map(|job| (*job).clone()).collect());
         snapshot.levels = LEVELS;
