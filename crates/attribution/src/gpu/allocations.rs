@@ -54,9 +54,11 @@ pub(super) struct Allocations {
     /// Job runs that are not retained any more, while intervals that they were there in wait.
     forgotten: BTreeMap<JobRunId, JobUnits>,
     /// Until when job runs that are in neither had a unit: who had it before then is not all known.
-    #[serde(skip)]
-    known_since: BTreeMap<Arc<str>, Instant>,
+    known_since: BTreeMap<Arc<str>, Moment>,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Moment(#[serde(with = "instant")] Instant);
 
 impl Allocations {
     pub(super) fn appeared(&mut self, run: JobRunId, at: Instant) {
@@ -77,8 +79,9 @@ impl Allocations {
 
     /// Takes these as they were at a moment, of the job runs that are known. One that is not found again left then.
     pub(super) fn restored(mut self, seen: Instant, known: impl Fn(JobRunId) -> bool) -> Self {
-        self.jobs.retain(|run, _| known(*run));
-        self.forgotten.clear();
+        let gone: Vec<_> = self.jobs.extract_if(.., |run, _| !known(*run)).collect();
+        let forgotten = std::mem::take(&mut self.forgotten);
+        gone.into_iter().chain(forgotten).for_each(|(_, job)| self.unknown_from_now(&job, seen));
         for job in self.jobs.values_mut().filter(|job| job.went.is_none()) {
             job.awaited = true;
             job.went = Some(seen);
@@ -152,11 +155,15 @@ impl Allocations {
     /// Drops what no interval that waits since `from` can ask for any more.
     pub(super) fn tidy(&mut self, from: Option<Instant>) {
         let over = |job: &JobUnits| from.is_none_or(|from| job.went.is_none_or(|went| went < from));
-        for (_, job) in self.forgotten.extract_if(.., |_, job| over(job)) {
-            for (unit, allocation) in job.allocations {
-                let until = allocation.until.unwrap_or(allocation.since);
-                self.known_since.entry(unit).and_modify(|at| *at = until.max(*at)).or_insert(until);
-            }
+        let over: Vec<_> = self.forgotten.extract_if(.., |_, job| over(job)).collect();
+        over.iter().for_each(|(_, job)| self.unknown_from_now(job, job.came));
+    }
+
+    /// What a job run had until it was dropped, or until `otherwise`, is not known any more.
+    fn unknown_from_now(&mut self, job: &JobUnits, otherwise: Instant) {
+        for (unit, allocation) in &job.allocations {
+            let until = Moment(allocation.until.unwrap_or(otherwise));
+            self.known_since.entry(unit.clone()).and_modify(|at| *at = until.max(*at)).or_insert(until);
         }
     }
 
@@ -167,7 +174,7 @@ impl Allocations {
 
     /// Since when it is known which jobs had a unit, if that is later than this.
     fn known_since(&self, unit: &str, from: Instant) -> Instant {
-        self.known_since.get(unit).map_or(from, |since| from.max(*since))
+        self.known_since.get(unit).map_or(from, |since| from.max(since.0))
     }
 
     /// The jobs that had a unit in an interval, and for how long; none if they are not all known.
