@@ -6,7 +6,7 @@ use attribution::EnergyAccounts;
 use energy_meters::{Domain, Sample, Zone, ZoneRole};
 use readings::Gain;
 
-/// A zone and its accounts. They are kept when it goes, since what jobs were charged with stays theirs.
+/// A zone and its accounts. They are kept when it goes, since what jobs were charged with remains theirs.
 pub(super) struct Account {
     pub(super) zone: Zone,
     /// `None` where no meter has the zone, and it never was attributed.

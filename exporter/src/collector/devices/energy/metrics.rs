@@ -37,7 +37,7 @@ static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .labels(&["domain", "socket", "source", "standing", "estimated"])
     .help(
         "What measures energy: booked (attributed to jobs), contained in or wider than what is attributed, \
-         a duplicate, the total of the node, or retired (was booked, and is not read any more); estimated ones are added up from power",
+         a duplicate, the total of the node, or retired (was attributed, and is not read any more); estimated ones are added up from power",
     );
 static POWER: Family = Family::gauge("jobledger_node_power_watts")
     .profile(Profile::Full)
