@@ -258,7 +258,8 @@ impl Accounts {
         let apus = self.gpu_energy.counts_sockets();
         let before = std::mem::replace(&mut self.apus, apus);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
-            self.discovery = energy_meters::discover(&self.roots, &self.reading);
+            let before = std::mem::take(&mut self.discovery);
+            self.discovery = energy_meters::discover_again(&self.roots, &self.reading, before);
             if let Some(after) = self.after_reading.clone() {
                 self.align(after);
             }
