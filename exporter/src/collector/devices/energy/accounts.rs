@@ -330,7 +330,7 @@ impl Accounts {
             self.usages = JobUsages::default();
             return Err(self.nothing());
         }
-        let memory = self.measures_memory();
+        let memory = self.measures(Basis::Memory);
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         self.usages.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
         let from = self.last.replace(now).unwrap_or(now);
@@ -339,8 +339,9 @@ impl Accounts {
         result
     }
 
-    fn measures_memory(&self) -> bool {
-        self.accounts.iter().any(|account| account.energy.basis() == Basis::Memory)
+    fn measures(&self, basis: Basis) -> bool {
+        let mut measured = self.accounts.iter().filter(|account| account.is_measured());
+        measured.any(|account| account.energy.basis() == basis)
     }
 
     fn nothing(&self) -> SourceError {
@@ -358,10 +359,13 @@ impl Accounts {
 
     fn charge(&mut self, time: (Instant, Instant), look: &Look) -> Result<(), SourceError> {
         let mut tally = Tally::default();
-        let memory = self.measures_memory();
+        let memory = self.measures(Basis::Memory);
         let mut moved = if memory { self.memory_moved.take() } else { BySocket::default() };
-        let cores = self.accounts.iter().any(|account| account.energy.basis() == Basis::Cpus);
-        let mut spent = if cores { self.memory_moved.take_core_energy() } else { BySocket::default() };
+        let mut spent = if self.measures(Basis::Cpus) {
+            self.memory_moved.take_core_energy()
+        } else {
+            BySocket::default()
+        };
         // One that is forgotten here, and read late there, would be forgotten a second time by nobody.
         let measured = moved.values_mut().chain(spent.values_mut()).flatten();
         measured.for_each(|measured| measured.keep(|run| self.usages.has(run)));
