@@ -257,9 +257,9 @@ impl EnergyAccounts {
         charged
     }
 
-    /// The same accounts with an idle power that the site has set, or with the one that was learned.
-    pub fn with_idle(self, idle: IdlePower) -> Self {
-        Self { idle: self.idle.with(idle), ..self }
+    /// Takes an idle power that the site has set, or keeps the one that was learned.
+    pub fn set_idle(&mut self, idle: IdlePower) {
+        self.idle.set(idle);
     }
 
     /// Drops the job runs that are not known any more.

@@ -93,14 +93,12 @@ impl IdleEstimate {
         seen.or_else(|| Some((self.fitted()?.microwatts, true)))
     }
 
-    /// The same with an idle power that the site has set, or with the one that was learned.
-    #[must_use]
-    pub(crate) fn with(self, idle: IdlePower) -> Self {
-        let seen = match idle {
+    /// Takes an idle power that the site has set, or keeps the one that was learned.
+    pub(crate) fn set(&mut self, idle: IdlePower) {
+        self.seen = match idle {
             IdlePower::Set(_) => idle,
             IdlePower::Learned(_) => self.seen.learned(),
         };
-        Self { seen, ..self }
     }
 
     /// What the site has set, or what was seen.

@@ -113,6 +113,11 @@ pub trait Meter: Send {
     fn refused(&self) -> Vec<SourceError> {
         Vec::new()
     }
+
+    /// What of it can still be read, for one that takes a right to be opened again.
+    fn kept(self: Box<Self>) -> Option<Box<dyn Meter>> {
+        None
+    }
 }
 
 /// The meters of a node.
@@ -161,12 +166,18 @@ pub fn guarded_files(roots: &Roots) -> Vec<String> {
     [powercap::guarded_files(roots), hwmon::guarded_files(roots)].concat()
 }
 
-/// Finds all meters of this node, and reads each source once. To be repeated when CPUs come or go, or a driver was
-/// loaded: that opens all sources again, and estimates restart at 0.
+/// Finds all meters of this node, and reads each source once.
 pub fn discover(roots: &Arc<Roots>, options: &Options) -> Discovery {
+    discover_again(roots, options, Discovery::default())
+}
+
+/// Does so again, since CPUs came or went, or a driver was loaded: that opens all sources again, and estimates restart at 0. Of
+/// those before, perf events that may not be opened any more are kept.
+pub fn discover_again(roots: &Arc<Roots>, options: &Options, before: Discovery) -> Discovery {
     let start = options.bmc.take_start();
     let mut found = discover_with(
         roots,
+        before,
         Box::new(Kernel),
         |device| hsmp::Device::open(device).map(|device| -> Box<dyn hsmp::Ask> { Box::new(device) }),
         || ipmi::find(roots, &options.bmc, start),
@@ -186,24 +197,43 @@ pub fn discover_files(roots: &Arc<Roots>, slow_period: Duration) -> Discovery {
     found.with_slow_apart(slow_period)
 }
 
+/// The perf events of before, where none can be opened now: open ones count on while a CPU of their socket is online. That others
+/// were refused matters if a socket has none.
+fn keep_perf(
+    before: Discovery,
+    topology: &Topology,
+    refused: Vec<SourceError>,
+) -> (Option<Box<dyn Meter>>, Vec<SourceError>) {
+    let Some(kept) = before.meters.into_iter().find_map(Meter::kept) else { return (None, refused) };
+    let has = |socket: &u32| kept.zones().iter().any(|zone| zone.socket == Some(*socket));
+    let refused = if topology.sockets.keys().all(has) { Vec::new() } else { refused };
+    (Some(kept), refused)
+}
+
 fn discover_with(
     roots: &Arc<Roots>,
+    before: Discovery,
     open: Box<dyn Open>,
     hsmp: impl FnOnce(&std::path::Path) -> Result<Box<dyn hsmp::Ask>, ReadError>,
     bmc: impl FnOnce() -> Result<Option<background::Find>, SourceError>,
 ) -> Discovery {
     let mut found = Discovery::default();
     let topology = Topology::current(&mut NodeFiles::new(roots));
-    let (perf, perf_refused) = perf::PerfRapl::find(roots, &topology, open);
+    let (opened, perf_refused) = perf::PerfRapl::find(roots, &topology, open);
+    let some_opened = opened.is_some();
+    let (perf, perf_refused) = match opened {
+        Some(opened) => (Some(Box::new(opened) as Box<dyn Meter>), perf_refused),
+        None => keep_perf(before, &topology, perf_refused),
+    };
     let (powercap, powercap_refused) = powercap::Powercap::find(roots, &topology);
     // Both read the same registers: one is enough, and errors of the other do not matter.
-    if perf.is_some() || powercap.is_empty() {
+    if some_opened || powercap.is_empty() {
         found.refused.extend(perf_refused);
     }
     if perf.is_none() {
         found.refused.extend(powercap_refused);
     }
-    perf.into_iter().for_each(|meter| found.add(meter));
+    found.meters.extend(perf);
     powercap.into_iter().for_each(|meter| found.add(meter));
     found.add_sensors(roots);
     let node = |zone: &Zone| zone.domain == Domain::Node;

@@ -21,9 +21,13 @@ fn zone(machine: &Machine, directory: &str, name: &str, energy: u64) {
 }
 
 fn find_with(machine: &Machine, script: &Script) -> Discovery {
-    let roots = machine.roots();
+    find_again(machine, script, Discovery::default())
+}
+
+fn find_again(machine: &Machine, script: &Script, before: Discovery) -> Discovery {
+    let roots = Arc::new(machine.roots());
     let bmc = || super::ipmi::find(&roots, &BmcAccess::default(), None);
-    discover_with(&Arc::new(roots.clone()), Box::new(script.clone()), |_| Err(ReadError::Gone), bmc)
+    discover_with(&roots, before, Box::new(script.clone()), |_| Err(ReadError::Gone), bmc)
 }
 
 fn find(machine: &Machine) -> Discovery {
@@ -155,7 +159,8 @@ fn amd_without_memory_and_the_port_where_nothing_else_counts() {
             assert!(path.ends_with("dev/hsmp"));
             Ok(Box::new(port) as Box<dyn Ask>)
         };
-        discover_with(&Arc::new(machine.roots()), Box::new(script.clone()), hsmp, || Ok(None))
+        let roots = Arc::new(machine.roots());
+        discover_with(&roots, Discovery::default(), Box::new(script.clone()), hsmp, || Ok(None))
     };
     assert_eq!(
         lines(&with_port(&Script::default())),
@@ -175,7 +180,8 @@ fn amd_without_memory_and_the_port_where_nothing_else_counts() {
     assert_eq!(lines(&found), ["package 0 hsmp Attributed", "package 1 hsmp Attributed"]);
     assert_eq!(found.refused.iter().map(SourceError::reason).collect::<Vec<_>>(), ["denied"]);
     let roots = Arc::new(machine.roots());
-    let closed = discover_with(&roots, Box::new(script), |_| Err(ReadError::Denied), || Ok(None));
+    let closed = |_: &std::path::Path| Err(ReadError::Denied);
+    let closed = discover_with(&roots, Discovery::default(), Box::new(script), closed, || Ok(None));
     assert_eq!(closed.refused.len(), 2);
     assert!(closed.refused[1].to_string().contains("/dev/hsmp"), "{}", closed.refused[1]);
 }
@@ -400,6 +406,57 @@ fn without_override<T: Send>(f: impl FnOnce() -> T + Send) -> T {
         };
         scope.spawn(limited).join().unwrap()
     })
+}
+
+#[test]
+fn perf_events_that_cannot_be_opened_again_are_kept_while_they_count() {
+    let machine = Machine::new();
+    sockets(&machine, "GenuineIntel", 2, 2);
+    pmu(&machine, "0,2", &[PKG]);
+    let script = Script::default();
+    let before = find_with(&machine, &script);
+    // The capability is given up. CPU 0 goes offline: the kernel has its socket's event count on CPU 1.
+    *script.refuse.lock().unwrap() = Some(OpenError::Denied);
+    machine.write("sys/devices/system/cpu/online", "1-3\n");
+    pmu(&machine, "1,2", &[PKG]);
+    script.count(5.0, 10).count(7.0, 10);
+    let mut kept = find_again(&machine, &script, before);
+    assert_eq!(kept.refused, []);
+    assert_eq!(lines(&kept), ["package 0 perf Attributed", "package 1 perf Attributed"]);
+    script.count(6.0, 20).count(8.0, 20);
+    let joules = |found: &mut Discovery| {
+        let readings = read(found, Instant::now()).into_iter();
+        readings
+            .map(|(_, reading)| reading.map(|(energy, epoch)| (energy / 1_000_000, epoch)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(joules(&mut kept), [Ok((6, 0)), Ok((8, 0))], "the same counters as before");
+    // All of socket 1 goes: its event stops.
+    machine.write("sys/devices/system/cpu/online", "1\n");
+    pmu(&machine, "1", &[PKG]);
+    script.count(9.0, 30).count(8.0, 20);
+    let kept = find_again(&machine, &script, kept);
+    assert_eq!((kept.refused.len(), lines(&kept)), (0, vec!["package 0 perf Attributed".to_owned()]));
+    // It is back, and takes the capability.
+    machine.write("sys/devices/system/cpu/online", "1-3\n");
+    pmu(&machine, "1,2", &[PKG]);
+    script.count(9.0, 40);
+    let kept = find_again(&machine, &script, kept);
+    assert_eq!(lines(&kept), ["package 0 perf Attributed"]);
+    assert_eq!(kept.refused.iter().map(SourceError::reason).collect::<Vec<_>>(), ["denied"]);
+    // powercap may be read: there it has the socket that perf has not.
+    zone(&machine, "intel-rapl:0", "package-0", 1);
+    zone(&machine, "intel-rapl:1", "package-1", 1);
+    script.count(9.0, 50);
+    let kept = find_again(&machine, &script, kept);
+    assert_eq!(
+        (kept.refused.len(), lines(&kept)[1..].to_vec()),
+        (0, vec!["package 0 powercap Duplicate".to_owned(), "package 1 powercap Attributed".to_owned()])
+    );
+    // With the capability all of it is perf's again.
+    *script.refuse.lock().unwrap() = None;
+    let found = find_again(&machine, &script, kept);
+    assert_eq!(lines(&found)[..2], ["package 0 perf Attributed", "package 1 perf Attributed"]);
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub enum ZoneRole {
     NodeTotal,
     /// Around attributed zones, and not known to be the whole node.
     Wider,
+    /// Was attributed, and is not read any more: it is gone, or another source measures it better. Given to no zone that there is.
+    Retired,
 }
 
 impl ZoneRole {
@@ -27,6 +29,7 @@ impl ZoneRole {
             Self::Duplicate => "duplicate",
             Self::NodeTotal => "node_total",
             Self::Wider => "wider",
+            Self::Retired => "retired",
         }
     }
 }

@@ -308,6 +308,8 @@ struct Shared<S> {
     /// Job runs that are not retained any more: noted here, since a reading may hang.
     forgotten: Mutex<Vec<JobRunId>>,
     interval_reader: Arc<IntervalReader>,
+    /// Another thread was reading, or hangs in it, when jobs came or went: it is read again then.
+    put_off: Mutex<Option<Instant>>,
 }
 
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
@@ -316,6 +318,7 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
         inner: Checkout::new(Inner { source, accounts: NodeAccounts::default() }),
         forgotten: Mutex::default(),
         interval_reader: context.interval_reader.clone(),
+        put_off: Mutex::default(),
     });
     let collector = NodeCounterCollector { shared: shared.clone() };
     Built { source: Some(shared.clone()), ..Built::with_accounts(collector, shared) }
@@ -323,6 +326,7 @@ pub fn build<S: NodeSource>(context: &BuildContext, source: S) -> Built {
 
 impl<S: NodeSource> Shared<S> {
     fn read(&self, inner: &mut Inner<S>, scrape: Option<(&mut Section, f64)>) -> Result<(), SourceError> {
+        *self.put_off.lock() = None;
         let now = Instant::now();
         inner.accounts.round += 1;
         let mut out = NodeReadings {
@@ -431,11 +435,20 @@ impl<S: NodeSource> Collector for NodeCounterCollector<S> {
 
 impl<S: NodeSource> IntervalSource for Shared<S> {
     fn read_now(&self, call: Call) {
+        const TAKEN: Duration = Duration::from_millis(100);
         if matches!(call, Call::Gpus | Call::Meter | Call::Shared) {
             return;
         }
         // The next scrape finds a failure again, and reports it; before the first one nothing is reported at all.
-        let _ = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
+        let read = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
+        if read.is_none() {
+            // A reading that began before the change says nothing of the time after it.
+            *self.put_off.lock() = Some(Instant::now() + TAKEN);
+        }
+    }
+
+    fn due(&self) -> Option<Instant> {
+        *self.put_off.lock()
     }
 }
 

@@ -234,6 +234,23 @@ impl Meter for PerfRapl {
     fn at_least_every(&self) -> Option<Duration> {
         (!self.skips.all(self.zones.len())).then_some(EVERY)
     }
+
+    fn kept(self: Box<Self>) -> Option<Box<dyn Meter>> {
+        let Self { zones, events, open, .. } = *self;
+        let events = zones.into_iter().zip(events);
+        let (zones, events): (Vec<_>, Vec<_>) = events
+            .filter_map(|(zone, mut event)| event.sample(&*open).is_ok().then_some((zone, event)))
+            .unzip();
+        let meter = Self {
+            zones,
+            events,
+            open,
+            still: Vec::new(),
+            still_until: self.still_until,
+            skips: Skips::default(),
+        };
+        (!meter.zones.is_empty()).then(|| -> Box<dyn Meter> { Box::new(meter) })
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ struct Device {
     absent: std::sync::atomic::AtomicBool,
     made_anew: std::sync::atomic::AtomicBool,
     readings: AtomicU64,
+    /// Held while a reading takes its time.
+    slow: Mutex<()>,
 }
 
 struct Source(Arc<Device>, Range);
@@ -40,6 +42,7 @@ struct Source(Arc<Device>, Range);
 impl NodeSource for Source {
     fn read(&mut self, out: &mut NodeReadings<'_>) -> Result<(), SourceError> {
         self.0.readings.fetch_add(1, Ordering::SeqCst);
+        drop(self.0.slow.lock());
         if let Some(section) = out.section_of_scrape() {
             section.push(&RATE, SubjectId::NODE, &[], 5);
         }
@@ -167,6 +170,32 @@ fn bytes_are_a_jobs_while_it_is_alone_and_no_other_jobs_though_no_scrape_falls_i
             Some(8.0),
             "{text}"
         );
+    });
+}
+
+#[test]
+fn a_job_that_comes_during_a_slow_reading_has_what_is_counted_after_it() {
+    jobledger_testkit::in_time(|| {
+        let mut bench = Bench::new(Range::Full);
+        let one = bench.job(1);
+        let device = bench.device.clone();
+        let readings = || device.readings.load(Ordering::SeqCst);
+        let before = readings();
+        let slow = device.slow.lock();
+        std::thread::scope(|scope| {
+            let (collector, roots) = (&mut bench.built.collector, bench.machine.roots());
+            scope.spawn(move || collector.collect(&snapshot_of(roots, Vec::new()), &mut Section::default()));
+            jobledger_testkit::eventually("the reading begins", || readings() > before);
+            bench.occupancy.job_started(&one);
+            time_passes();
+            drop(slow);
+        });
+        jobledger_testkit::eventually("it is read again", || readings() > before + 1);
+        bench.count(70);
+        time_passes();
+        bench.leaves(&one);
+        let (_, text) = bench.collect(&[ended(&one)]);
+        assert_eq!(value(&text, JOB_1), Some(70.0), "{text}");
     });
 }
 

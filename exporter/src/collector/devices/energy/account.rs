@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use attribution::EnergyAccounts;
-use energy_meters::{Sample, Zone, ZoneRole};
+use energy_meters::{Domain, Sample, Zone, ZoneRole};
 use readings::Gain;
 
-/// A zone and its accounts.
+/// A zone and its accounts. They are kept when it goes, since what jobs were charged with remains theirs.
 pub(super) struct Account {
     pub(super) zone: Zone,
-    pub(super) role: ZoneRole,
+    /// `None` where no meter has the zone, and it never was attributed.
+    pub(super) role: Option<ZoneRole>,
     pub(super) energy: EnergyAccounts,
     pub(super) last: Option<(Sample, Instant)>,
     /// Whether the latest reading succeeded.
@@ -18,8 +19,39 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(zone: Zone, role: ZoneRole, energy: EnergyAccounts) -> Self {
-        Self { zone, role, energy, last: None, read: false, power_uw: None }
+    pub(super) fn new(zone: Zone, energy: EnergyAccounts) -> Self {
+        Self { zone, role: None, energy, last: None, read: false, power_uw: None }
+    }
+
+    /// That of an exporter before this one. Its zone is to be found yet.
+    pub(super) fn restored(zone: Zone, energy: EnergyAccounts, last: Option<(Sample, Instant)>) -> Self {
+        let account = energy.account();
+        let of_jobs = account.runs().next().is_some() || account.exported_total() > account.residual();
+        // Of the node's own total all is the rest, too, where it is not what is split.
+        let of_a_part = matches!(zone.domain, Domain::Package | Domain::Memory) && account.residual() > 0;
+        let role = (of_jobs || of_a_part).then_some(ZoneRole::Retired);
+        Self { role, last, ..Self::new(zone, energy) }
+    }
+
+    /// What the zone is from now on; `None` where no meter has it. One that was attributed and is not read any more is retired.
+    pub(super) fn becomes(&mut self, role: Option<ZoneRole>) {
+        let ends = matches!(role, None | Some(ZoneRole::Duplicate));
+        // A restored one may be found yet, and goes on from its last reading.
+        if ends && (self.is_measured() || role.is_some()) {
+            (self.last, self.read, self.power_uw) = (None, false, None);
+        }
+        let was_attributed = matches!(self.role, Some(ZoneRole::Attributed | ZoneRole::Retired));
+        self.role = if ends && was_attributed { Some(ZoneRole::Retired) } else { role };
+    }
+
+    /// Whether it is there to be read.
+    pub(super) fn is_measured(&self) -> bool {
+        !matches!(self.role, None | Some(ZoneRole::Duplicate | ZoneRole::Retired))
+    }
+
+    /// Whether its energy is in what is split over jobs.
+    pub(super) fn is_split(&self) -> bool {
+        matches!(self.role, Some(ZoneRole::Attributed | ZoneRole::Retired))
     }
 
     /// What the counter gained since the last reading, and when that was; `None` if it was not measured since.
@@ -55,7 +87,7 @@ mod tests {
             estimated: false,
         };
         let energy = EnergyAccounts::new(Basis::Cpus, IdlePower::Set(0));
-        let mut account = Account::new(zone, ZoneRole::Attributed, energy);
+        let mut account = Account::new(zone, energy);
         let (wraps, begin) = (Range::Wraps { at: 1000 }, Instant::now());
         let readings = [
             (900, wraps, 0, Gain::First),

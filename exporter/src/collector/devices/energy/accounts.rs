@@ -36,8 +36,6 @@ pub(super) struct Accounts {
     pub(super) overhead: Option<OverheadAccounts>,
     gpu_energy: Arc<GpuEnergy>,
     memory_moved: Arc<MemoryMoved>,
-    /// Those of an exporter before this one, until their zones are found.
-    saved: Vec<SavedAccount>,
     idle: Vec<IdlePowerSetting>,
     reading: energy_meters::Options,
     after_reading: Option<AfterReading>,
@@ -78,7 +76,6 @@ impl Accounts {
             overhead: None,
             gpu_energy: context.gpu_energy.clone(),
             memory_moved: context.memory_moved.clone(),
-            saved: Vec::new(),
             idle: options.idle_power,
             reading: options.reading,
             after_reading: None,
@@ -119,7 +116,7 @@ impl Accounts {
         self.last_result.as_ref().filter(|(at, _)| at.elapsed() < pause).map(|(_, outcome)| outcome.clone())
     }
 
-    /// The accounts follow the zones that there are now; those of zones that went are kept for the jobs' sake.
+    /// The accounts follow the zones that there are now.
     fn open_accounts(&mut self) {
         let zones = self.discovery.zones();
         let all = roles(&zones, self.apus);
@@ -133,16 +130,14 @@ impl Accounts {
                 }
             }
         }
+        let gone = self.accounts.iter_mut().filter(|account| !zones.contains(&account.zone));
+        gone.for_each(|account| account.becomes(None));
         for (zone, role) in zones.iter().zip(all) {
             // Without anything finer the node's own total is what can be split, if it is the CPUs' for the most part.
             let role = match role {
                 ZoneRole::NodeTotal if whole_node && !self.accelerated && !self.apus => ZoneRole::Attributed,
                 other => other,
             };
-            if let Some(account) = self.accounts.iter_mut().find(|account| account.zone == *zone) {
-                account.role = role;
-                continue;
-            }
             let parts = zones
                 .iter()
                 .filter(|z| (z.domain, z.socket, z.source) == (zone.domain, zone.socket, zone.source));
@@ -152,21 +147,21 @@ impl Accounts {
                 IdlePower::Set(microwatts) => IdlePower::Set(microwatts / parts),
                 learned @ IdlePower::Learned(_) => learned,
             };
-            let saved =
-                self.saved.iter().position(|saved| saved.zone == *zone && saved.energy.basis() == basis);
-            let saved = saved.map(|at| self.saved.swap_remove(at));
-            let last = saved.as_ref().and_then(|saved| saved.last).map(|(sample, at)| (sample, at.0));
-            let energy = match saved {
-                Some(saved) => saved.energy.with_idle(idle),
-                None => EnergyAccounts::new(basis, idle),
-            };
-            self.accounts.push(Account { last, ..Account::new(zone.clone(), role, energy) });
+            let known = self.accounts.iter_mut().find(|account| account.zone == *zone);
+            if let Some(account) = known {
+                account.energy.set_idle(idle);
+                account.becomes(Some(role));
+            } else {
+                let mut account = Account::new(zone.clone(), EnergyAccounts::new(basis, idle));
+                account.becomes(Some(role));
+                self.accounts.push(account);
+            }
         }
         let idle = self.idle_power(Domain::Overhead, None);
-        self.overhead = match self.overhead.take() {
-            Some(overhead) => Some(overhead.with_idle(idle)),
-            None => self.wall().map(|_| OverheadAccounts::new(idle)),
-        };
+        match &mut self.overhead {
+            Some(overhead) => overhead.set_idle(idle),
+            None => self.overhead = self.wall().map(|_| OverheadAccounts::new(idle)),
+        }
         if self.overhead.is_some() {
             self.gpu_energy.want();
         }
@@ -174,7 +169,14 @@ impl Accounts {
 
     /// The meter of the whole node, where it is not what is split.
     pub(super) fn wall(&self) -> Option<&Account> {
-        self.accounts.iter().find(|account| account.role == ZoneRole::NodeTotal)
+        self.accounts.iter().find(|account| account.role == Some(ZoneRole::NodeTotal))
+    }
+
+    /// The one that there was, where it is gone.
+    pub(super) fn lost_wall(&self) -> Option<&Account> {
+        let was_read = |account: &&Account| account.energy.account().exported_total() > 0;
+        let of_node = self.accounts.iter().filter(|account| account.zone.domain == Domain::Node);
+        of_node.filter(|account| !account.is_measured()).find(was_read)
     }
 
     /// The idle power that the site has set for a domain, or one to be learned.
@@ -188,9 +190,8 @@ impl Accounts {
 
     /// What is to be saved.
     pub(super) fn save(&self) -> Vec<u8> {
-        let accounts = self.accounts.iter().map(SavedAccount::of).chain(self.saved.iter().cloned());
         durable_state::encode(&SavedEnergy {
-            accounts: accounts.collect(),
+            accounts: self.accounts.iter().map(SavedAccount::of).collect(),
             overhead: self.overhead.clone(),
             usages: self.usages.save(),
             machine: self.machine.save(),
@@ -201,7 +202,7 @@ impl Accounts {
     /// Takes over what an exporter before this one charged. Zones are found at the first reading.
     pub(super) fn restore(&mut self, section: &[u8], before: &Before) -> Result<(), Unreadable> {
         let saved = SavedEnergy::read(section, before)?;
-        self.saved = saved.accounts;
+        self.accounts = saved.accounts.into_iter().map(SavedAccount::restored).collect();
         self.overhead = saved.overhead;
         self.usages = JobUsages::restore(saved.usages, before.seen);
         self.machine.restore(saved.machine);
@@ -232,7 +233,6 @@ impl Accounts {
         for run in runs {
             self.usages.forget(run);
             self.accounts.iter_mut().for_each(|account| account.energy.forget(run));
-            self.saved.iter_mut().for_each(|account| account.energy.forget(run));
             self.overhead.iter_mut().for_each(|overhead| overhead.forget(run));
         }
     }
@@ -258,16 +258,18 @@ impl Accounts {
         let apus = self.gpu_energy.counts_sockets();
         let before = std::mem::replace(&mut self.apus, apus);
         if (changed && self.last.is_some()) || (self.discovery.meters.is_empty() && due) {
-            self.discovery = energy_meters::discover(&self.roots, &self.reading);
+            let before = std::mem::take(&mut self.discovery);
+            self.discovery = energy_meters::discover_again(&self.roots, &self.reading, before);
             if let Some(after) = self.after_reading.clone() {
                 self.align(after);
             }
             self.discovered = now;
-            self.accounts.iter_mut().for_each(|account| account.last = None);
+            let measured = self.accounts.iter_mut().filter(|account| account.is_measured());
+            measured.for_each(|account| account.last = None);
             self.open_accounts();
             return;
         }
-        let mut open = self.accounts.is_empty() || apus != before;
+        let mut open = !self.accounts.iter().any(Account::is_measured) || apus != before;
         for meter in &mut self.discovery.meters {
             open |= meter.has_other_zones();
         }
@@ -328,7 +330,7 @@ impl Accounts {
             self.usages = JobUsages::default();
             return Err(self.nothing());
         }
-        let memory = self.measures_memory();
+        let memory = self.measures(Basis::Memory);
         let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
         self.usages.read(Wanted { memory, page }, self.machine.topology(), &mut self.buffer);
         let from = self.last.replace(now).unwrap_or(now);
@@ -337,8 +339,9 @@ impl Accounts {
         result
     }
 
-    fn measures_memory(&self) -> bool {
-        self.accounts.iter().any(|account| account.energy.basis() == Basis::Memory)
+    fn measures(&self, basis: Basis) -> bool {
+        let mut measured = self.accounts.iter().filter(|account| account.is_measured());
+        measured.any(|account| account.energy.basis() == basis)
     }
 
     fn nothing(&self) -> SourceError {
@@ -356,10 +359,13 @@ impl Accounts {
 
     fn charge(&mut self, time: (Instant, Instant), look: &Look) -> Result<(), SourceError> {
         let mut tally = Tally::default();
-        let memory = self.measures_memory();
+        let memory = self.measures(Basis::Memory);
         let mut moved = if memory { self.memory_moved.take() } else { BySocket::default() };
-        let cores = self.accounts.iter().any(|account| account.energy.basis() == Basis::Cpus);
-        let mut spent = if cores { self.memory_moved.take_core_energy() } else { BySocket::default() };
+        let mut spent = if self.measures(Basis::Cpus) {
+            self.memory_moved.take_core_energy()
+        } else {
+            BySocket::default()
+        };
         // One that is forgotten here, and read late there, would be forgotten a second time by nobody.
         let measured = moved.values_mut().chain(spent.values_mut()).flatten();
         measured.for_each(|measured| measured.keep(|run| self.usages.has(run)));
@@ -376,7 +382,7 @@ impl Accounts {
         }
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
         let mut parts = Parts::default();
-        for account in &mut self.accounts {
+        for account in self.accounts.iter_mut().filter(|account| account.is_measured()) {
             let part = account.zone.socket;
             let interval = intervals.entry(part).or_insert_with(|| {
                 let memory = if memory { self.machine.memory_used(part) } else { None };
@@ -384,7 +390,7 @@ impl Accounts {
                 let (traffic, core_energy) = (of_part(&moved, part), of_part(&spent, part));
                 Interval { traffic, core_energy, ..interval }
             });
-            let attributed = account.role == ZoneRole::Attributed;
+            let attributed = account.role == Some(ZoneRole::Attributed);
             let empty = Interval::default();
             let interval = if attributed { &*interval } else { &empty };
             let reading = readings.remove(&account.zone);
@@ -394,8 +400,8 @@ impl Accounts {
             let gain = sample.and_then(|(at, sample)| Some((account.take(sample, at)?, at)));
             let charged = account.energy.observe(interval, gain.map(|((gain, _), _)| gain));
             match (account.role, gain) {
-                (ZoneRole::Attributed, gain) => parts.add(gain.map(|((gain, _), _)| gain), charged),
-                (ZoneRole::NodeTotal, Some(((Gain::Grown(energy), from), to))) => {
+                (Some(ZoneRole::Attributed), gain) => parts.add(gain.map(|((gain, _), _)| gain), charged),
+                (Some(ZoneRole::NodeTotal), Some(((Gain::Grown(energy), from), to))) => {
                     let charged = Charged { energy, ..Charged::default() };
                     self.overhead.iter_mut().for_each(|overhead| {
                         overhead.wall(EnergyCharge { from, to, charged: charged.clone() });

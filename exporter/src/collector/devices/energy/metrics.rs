@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use attribution::{Account as Attributed, Basis, EnergyAccounts, IdleEstimate, IdlePower, Method};
+use attribution::{Account as Attributed, IdleEstimate, IdlePower, Method};
 use energy_meters::{Domain, Source, ZoneRole};
 use exposition::{Family, Profile, Section, SubjectId, Value};
 use slurm_jobs::{Job, NodeSnapshot};
@@ -37,7 +37,7 @@ static ZONE: Family = Family::info("jobledger_node_energy_zone_info")
     .labels(&["domain", "socket", "source", "standing", "estimated"])
     .help(
         "What measures energy: booked (attributed to jobs), contained in or wider than what is attributed, \
-         a duplicate, or the total of the node; estimated ones are added up from power",
+         a duplicate, the total of the node, or retired (was attributed, and is not read any more); estimated ones are added up from power",
     );
 static POWER: Family = Family::gauge("jobledger_node_power_watts")
     .profile(Profile::Full)
@@ -75,62 +75,34 @@ fn socket_label(socket: Option<u32>) -> String {
     socket.map(|socket| socket.to_string()).unwrap_or_default()
 }
 
+/// Whose energy is added up for a job: zones of all sources, since one may take over from another.
+type Part = (Domain, Option<u32>);
 /// Where energy was measured: zones of the same place (dies of a socket) are added up.
 type Place = (Domain, Option<u32>, Source);
 
 impl Accounts {
     pub(super) fn emit(&mut self, snapshot: &NodeSnapshot, out: &mut Section) {
         out.note_restarts(std::mem::take(&mut self.restarts));
-        let unread: BTreeSet<Place> =
-            self.accounts.iter().filter(|account| !account.read).map(Account::place).collect();
+        let measured = self.accounts.iter().filter(|account| account.is_measured());
+        let unread: BTreeSet<Part> = measured.filter(|account| !account.read).map(Account::part).collect();
         for account in &mut self.accounts {
-            let read = !unread.contains(&account.place());
+            let read = !unread.contains(&account.part());
             let shown = snapshot.jobs.iter().filter(|job| shows(job, read));
             shown.for_each(|job| account.energy.export(job.run));
         }
-        let wall = self.wall().map(|wall| (wall.zone.source, wall.zone.estimated));
-        let wall_read = self.wall().is_some_and(|wall| wall.read);
+        let wall = self.wall();
+        let wall_read = wall.is_none_or(|wall| wall.read);
+        let overhead_role = if wall.is_some() { ZoneRole::Attributed } else { ZoneRole::Retired };
+        let wall = wall.or(self.lost_wall()).map(|wall| (wall.zone.source, wall.zone.estimated));
         if let Some(overhead) = &mut self.overhead {
             let shown = snapshot.jobs.iter().filter(|job| shows(job, wall_read));
             shown.for_each(|job| overhead.export(job.run));
         }
-        let mut places: BTreeMap<Place, Vec<&Account>> = BTreeMap::new();
-        for account in &self.accounts {
-            places.entry(account.place()).or_default().push(account);
-        }
-        for ((domain, socket, source), accounts) in &places {
-            if let Some(first) = accounts.first() {
-                let estimated = first.zone.estimated;
-                emit_zone((*domain, *socket, *source), first.role, estimated, out);
-            }
-        }
-        // A value that was not read now is absent: the last one would look like a part that draws nothing.
-        places.retain(|place, _| !unread.contains(place));
         let since_start = out.node_since(Some(snapshot.following_since));
-        for ((domain, socket, source), accounts) in &places {
-            let socket = socket_label(*socket);
-            let place = [("domain", domain.as_str()), ("socket", socket.as_str())];
-            let sum = |of: &dyn Fn(&EnergyAccounts) -> u64| {
-                Value::micro(accounts.iter().map(|account| of(&account.energy)).sum())
-            };
-            let with_source = [place[0], place[1], ("source", source.as_str())];
-            let total = sum(&|energy| energy.account().exported_total());
-            out.push(&NODE_ENERGY, since_start, &with_source, total);
-            let power: Option<u64> = accounts.iter().map(|account| account.power_uw).sum();
-            if let Some(power) = power {
-                out.push(&POWER, SubjectId::NODE, &with_source, Value::micro(power));
-            }
-            if accounts.iter().any(|account| account.role == ZoneRole::Attributed) {
-                out.push(&UNATTRIBUTED, since_start, &place, sum(&|energy| energy.account().residual()));
-                let idle: Vec<&IdleEstimate> = accounts.iter().map(|account| account.energy.idle()).collect();
-                emit_idle(&idle, place, out);
-                if accounts.iter().all(|account| account.energy.basis() == Basis::Memory) {
-                    emit_moving(&idle, place, out);
-                }
-            }
-        }
+        self.emit_zones(&unread, since_start, out);
+        self.emit_parts(&unread, since_start, out);
         if let Some((overhead, (source, estimated))) = self.overhead.as_ref().zip(wall) {
-            emit_zone((Domain::Overhead, None, source), ZoneRole::Attributed, estimated, out);
+            emit_zone((Domain::Overhead, None, source), overhead_role, estimated, out);
             if wall_read {
                 let place = [("domain", Domain::Overhead.as_str()), ("socket", "")];
                 let total = Value::micro(overhead.account().exported_total());
@@ -142,7 +114,7 @@ impl Accounts {
             }
         }
         for job in &snapshot.jobs {
-            let zones = self.accounts.iter().filter(|account| shows(job, !unread.contains(&account.place())));
+            let zones = self.accounts.iter().filter(|account| shows(job, !unread.contains(&account.part())));
             let zones =
                 zones.map(|account| (account.zone.domain, account.zone.socket, account.energy.account()));
             let overhead = self.overhead.iter().filter(|_| shows(job, wall_read));
@@ -150,16 +122,70 @@ impl Accounts {
             emit_job(job, snapshot, zones.chain(overhead), self.is_charged_with_gpu(job.run), out);
         }
     }
+
+    /// What each source measured. A value that was not read now is absent: the last one would look like a part that draws
+    /// nothing.
+    fn emit_zones(&self, unread: &BTreeSet<Part>, since_start: SubjectId, out: &mut Section) {
+        let mut places: BTreeMap<Place, Vec<(ZoneRole, &Account)>> = BTreeMap::new();
+        for account in &self.accounts {
+            if let Some(role) = account.role {
+                places.entry(account.place()).or_default().push((role, account));
+            }
+        }
+        for ((domain, socket, source), accounts) in places {
+            let there = accounts.iter().find(|(_, account)| account.is_measured());
+            if let Some((role, account)) = there.or(accounts.first()) {
+                emit_zone((domain, socket, source), *role, account.zone.estimated, out);
+            }
+            let duplicate = accounts.iter().all(|(role, _)| *role == ZoneRole::Duplicate);
+            if duplicate || unread.contains(&(domain, socket)) {
+                continue;
+            }
+            let socket = socket_label(socket);
+            let place = [("domain", domain.as_str()), ("socket", &*socket), ("source", source.as_str())];
+            let total = accounts.iter().map(|(_, account)| account.energy.account().exported_total()).sum();
+            out.push(&NODE_ENERGY, since_start, &place, Value::micro(total));
+            let power: Option<u64> = accounts.iter().map(|(_, account)| account.power_uw).sum();
+            if let Some(power) = power {
+                out.push(&POWER, SubjectId::NODE, &place, Value::micro(power));
+            }
+        }
+    }
+
+    /// What is no job's of each part of the node, and its idle power.
+    fn emit_parts(&self, unread: &BTreeSet<Part>, since_start: SubjectId, out: &mut Section) {
+        let mut parts: BTreeMap<Part, Vec<&Account>> = BTreeMap::new();
+        for account in self.accounts.iter().filter(|account| account.is_split()) {
+            parts.entry(account.part()).or_default().push(account);
+        }
+        parts.retain(|part, _| !unread.contains(part));
+        for ((domain, socket), accounts) in parts {
+            let socket = socket_label(socket);
+            let part = [("domain", domain.as_str()), ("socket", &*socket)];
+            let residual = accounts.iter().map(|account| account.energy.account().residual()).sum();
+            out.push(&UNATTRIBUTED, since_start, &part, Value::micro(residual));
+            let there = accounts.iter().filter(|account| account.is_measured());
+            let idle: Vec<&IdleEstimate> = there.map(|account| account.energy.idle()).collect();
+            emit_idle(&idle, part, out);
+            if domain == Domain::Memory {
+                emit_moving(&idle, part, out);
+            }
+        }
+    }
 }
 
 impl Account {
+    fn part(&self) -> Part {
+        (self.zone.domain, self.zone.socket)
+    }
+
     fn place(&self) -> Place {
         (self.zone.domain, self.zone.socket, self.zone.source)
     }
 }
 
-/// Whether a scrape shows the charges of a job at a place: only if all of them were read. An ended job's are always
-/// shown: they cannot change.
+/// Whether a scrape shows the charges of a job of a part of the node: only if all meters of it were read. An ended job's are
+/// always shown, and so are those of a part that no meter measures any more: they cannot change.
 fn shows(job: &Job, read: bool) -> bool {
     read || !job.is_running()
 }
@@ -201,6 +227,9 @@ fn emit_idle(dies: &[&IdleEstimate], place: [(&'static str, &str); 2], out: &mut
 /// What a byte takes in the memory of a place. Its parts share the same bytes, and each has its own energy of them.
 fn emit_moving(parts: &[&IdleEstimate], place: [(&'static str, &str); 2], out: &mut Section) {
     const BYTES: u64 = 1_000_000_000;
+    if parts.is_empty() {
+        return;
+    }
     if let Some(microjoules) = parts.iter().map(|part| part.energy_of_work()).sum::<Option<u64>>() {
         out.push(&MOVING, SubjectId::NODE, &place, Value::parts(microjoules, 1_000_000 * BYTES));
     }
@@ -241,7 +270,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use attribution::{Busy, Interval, Measured};
+    use attribution::{Basis, Busy, EnergyAccounts, Interval, Measured};
     use exposition::encode_openmetrics;
     use readings::Gain;
 

@@ -34,6 +34,11 @@ pub(super) struct SavedEnergy {
 }
 
 impl SavedAccount {
+    /// The account as it goes on.
+    pub(super) fn restored(self) -> Account {
+        Account::restored(self.zone, self.energy, self.last.map(|(sample, at)| (sample, at.0)))
+    }
+
     /// The epochs of a sample are those of who reads: a counter that counts by itself goes on.
     pub(super) fn of(account: &Account) -> Self {
         let last = account.last.filter(|_| account.zone.counts_by_itself());

@@ -1,4 +1,5 @@
 mod memory;
+mod meters_that_go;
 mod node_meter;
 
 use exposition::encode_openmetrics;
@@ -111,7 +112,11 @@ impl Node {
 }
 
 fn node_total(text: &str, domain: &str, socket: &str) -> Option<f64> {
-    let labels = format!("domain=\"{domain}\",socket=\"{socket}\",source=\"powercap\"");
+    total_of(text, domain, socket, "powercap")
+}
+
+fn total_of(text: &str, domain: &str, socket: &str, source: &str) -> Option<f64> {
+    let labels = format!("domain=\"{domain}\",socket=\"{socket}\",source=\"{source}\"");
     value(text, &format!("jobledger_node_energy_joules_total{{{labels}}}"))
 }
 

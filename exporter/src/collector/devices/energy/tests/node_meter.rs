@@ -129,6 +129,39 @@ fn jobs_and_unattributed_are_what_the_nodes_own_meter_counts() {
 }
 
 #[test]
+fn overhead_goes_on_without_a_part_that_went_and_remains_when_the_nodes_meter_went() {
+    let (mut site, job) = blade();
+    let jobs = std::slice::from_ref(&job);
+    drop(site.collect(jobs));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    drop(site.collect(jobs));
+    let counter = |file: &str| format!("sys/cray/pm_counters/{file}");
+    let with_cpus = |site: &mut Site, online: &str| {
+        site.machine.write("sys/devices/system/cpu/online", online);
+        site.collect(jobs)
+    };
+    site.machine.remove(&counter("memory_energy"));
+    assert_eq!(with_cpus(&mut site, "0\n").0, Ok(()));
+    std::thread::sleep(Duration::from_millis(1100));
+    site.machine.write(&counter("energy"), "1600 J\n").write(&counter("cpu_energy"), "700 J\n");
+    let (outcome, text) = site.collect(jobs);
+    assert_eq!(outcome, Ok(()));
+    // The job has the only CPU now, so it has all of it.
+    assert!(close(jobs_part(&text, 7, "overhead", ""), 250.0 + 300.0), "{text}");
+    let (of_jobs, of_nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
+    assert!((of_jobs + of_nobody - 1600.0).abs() < 1e-9, "{of_jobs} + {of_nobody}: {text}");
+    site.machine.remove(&counter("energy"));
+    let (outcome, text) = with_cpus(&mut site, "0-1\n");
+    assert_eq!(outcome, Ok(()));
+    assert_eq!((sum_of_jobs(&text), sum_of_nobody(&text)), (of_jobs, of_nobody), "{text}");
+    assert_eq!(total_of(&text, "overhead", "", "cray_pm_counters"), Some(800.0), "{text}");
+    assert!(
+        text.contains("domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\",standing=\"retired\"")
+    );
+}
+
+#[test]
 fn what_the_node_took_during_a_restart_is_overhead_afterwards() {
     let (mut site, job) = blade();
     drop(site.collect(std::slice::from_ref(&job)));
