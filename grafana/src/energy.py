@@ -113,8 +113,8 @@ def tables(board_):
                 "gpu_unattributed_energy_joules_per_joule:ratio_rate5m")), f"max by (cluster, instance) ({cluster('instance:jobledger_carbon_grams:rate5m')}) * 3600"]],
         sort="All else"), 12, 10)
     board_.add(table(
-        "Meters", "What measures energy on the nodes, how many of it there are, and its standing: attributed to jobs (booked), contained in or wider than what is attributed, a duplicate, or "
-                  "the total of the node. Estimated ones are added up from power.",
+        "Meters", "What measures energy on the nodes, how many of it there are, and its standing: attributed to jobs (booked), contained in or wider than what is attributed, a duplicate, "
+                  "the total of the node, or retired: gone, or measured better by another. Estimated ones are added up from power.",
         [Column("domain", "Domain"), Column("source", "Source"), Column("standing", "Standing"), Column("estimated", "Estimated"),
          Column("Value #A", "Count", style.COUNT, 0)],
         f"count by (domain, source, standing, estimated) ({last(cluster('jobledger_node_energy_zone_info'))})", sort="Count"), 12, 10)

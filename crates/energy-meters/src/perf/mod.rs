@@ -150,15 +150,18 @@ impl PerfRapl {
         pmu: u32,
         cpus: &[(u32, Option<u32>)],
     ) -> Result<(), SourceError> {
-        let mut opened = Vec::new();
+        let mut opened: Vec<(Zone, Event)> = Vec::new();
         for (cpu, socket) in cpus {
+            // A CPU of each die is in the mask, and each die's counter is a zone of its own.
+            let before = opened.iter().filter(|(zone, _)| zone.socket == *socket).count();
+            let die = if before == 0 { String::new() } else { format!("-{before}") };
             let spec = Spec { attr: Attr::new(pmu, described.config), cpu: *cpu };
             let event = Single::open(&*self.open, spec).map_err(SourceError::reading(WHAT, NEEDS))?;
             let zone = Zone {
                 domain: described.domain,
                 socket: *socket,
                 source: Source::PerfRapl,
-                name: described.name.to_owned(),
+                name: format!("{}{die}", described.name),
                 estimated: false,
             };
             opened

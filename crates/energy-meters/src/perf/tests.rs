@@ -137,8 +137,9 @@ fn chiplets_that_the_kernel_took_for_dies_share_their_sockets_counter() {
     // Intel's dies have counters of their own.
     sockets(&machine, "GenuineIntel", 2, 8);
     let meter = find(&machine, &Script::default()).0.unwrap();
-    let of: Vec<_> = meter.zones().iter().map(|z| z.socket).collect();
-    assert_eq!(of, [Some(0), Some(0), Some(1), Some(1)]);
+    let of: Vec<_> = meter.zones().iter().map(|z| (z.socket, z.name.as_str())).collect();
+    let (first, second) = ("energy-pkg", "energy-pkg-1");
+    assert_eq!(of, [(Some(0), first), (Some(0), second), (Some(1), first), (Some(1), second)]);
 }
 
 #[test]
