@@ -21,6 +21,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(ROOT / "tests/scale")]
 
+import test_apart  # noqa: E402
 import test_digest  # noqa: E402
 import test_runs  # noqa: E402
 import test_top  # noqa: E402
@@ -43,13 +44,16 @@ POLICIES = 'history = "{directory}/history"\n' + test_digest.POLICIES.format(day
 
 # What is asked of which jobs.
 COMMANDS = {
-    "runs": [["report", "77", "--format=json"], ["report", "77", "--format=json", "--run=1"], ["list", "77", "--format=json"]],
+    "runs": [["report", "77", "--format=json"], ["report", "77", "--format=json", "--run=1"], ["list", "77", "--format=json"], ["report", "78", "--format=json"],
+             ["list", "78", "--format=json"], ["report", "79", "--format=json"]],
+    "clusters": [["report", "401", "--format=json"], ["list", "--user=alice", "--format=json"], ["waste", "--format=json"], ["top", "--once"]],
+    "parts": [["report", "502", "--format=json"], ["report", "503", "--format=json"], ["report", "700+1", "--format=json"], ["top", "--once"]],
     "ended": [["report", "101", "--format=json"], ["report", "103"], ["list", "--user=all", "--since=3d", "--format=json"], ["compare", "101", "102", "--format=json"],
               ["digest", "--policies={directory}/digest.toml"]],
     "running": [["report", "201", "--format=json"], ["list", "--user=all", "--format=json"], ["idle-gpus", "--policies={directory}/digest.toml"]],
     "now": [["top", "--once"], ["report", "305_3", "--format=json"]],
 }
-SAMPLES = {"runs": test_runs.samples, "ended": test_digest.digest_jobs, "running": test_digest.running_jobs, "now": test_top.jobs}
+SAMPLES = {"runs": test_runs.samples, "clusters": test_apart.clusters, "parts": test_apart.parts, "ended": test_digest.digest_jobs, "running": test_digest.running_jobs, "now": test_top.jobs}
 
 
 class Victoria:

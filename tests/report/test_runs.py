@@ -83,10 +83,13 @@ class Runs(unittest.TestCase):
         cls.program = program()
         cls.server = cls.enterClassContext(server_of(samples()))
 
-    def job(self, config, *arguments, number="77"):
+    def document(self, config, *arguments, number="77"):
         ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/{config}.toml", "report", "--format=json", number, *arguments)
         self.assertEqual(ran.status, 0, ran.err)
-        return ran.json()["job"]
+        return ran.json()
+
+    def job(self, *arguments, **more):
+        return self.document(*arguments, **more)["job"]
 
     def test_what_the_epilog_said_is_of_its_run(self):
         first = self.job("not-asked", "--run=1")
@@ -112,7 +115,9 @@ class Runs(unittest.TestCase):
         held = lambda job: [(node["name"], gpu["uuid"], gpu["model"], gpu["values"]["gpu_energy_joules"]) for node in job["nodes"] for gpu in node["gpus"]]  # noqa: E731
         for number, node in (("78", "n1"), ("79", "n2")):
             with self.subTest(number):
-                last = self.job("not-asked", number=number)
+                document = self.document("not-asked", number=number)
+                last, curves = document["job"], document["curves"]["metrics"]
+                self.assertEqual([series["gpu"] for name, metric in curves.items() if name.startswith("gpu_") for series in metric["series"]], ["b"] * 3)
                 self.assertEqual(held(last), [(node, "GPU-b", "H100", 300 * 300)])
                 self.assertEqual((last["run"], last["runs"]), (2, 2))
                 self.assertEqual(held(self.job("not-asked", "--run=1", number=number)), [("n1", "GPU-a", "H100", 400 * 1200)])

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use job_report::metric::{self, Kind, Level};
-use job_report::{Curves, Metric};
+use job_report::{Curves, Gpu, Metric};
 use prometheus_api::{Labels, Series};
 
 use super::{Measured, metrics_of};
@@ -23,8 +23,11 @@ impl Measured {
             for metric in metrics_of(&each.labels).filter(|metric| wanted.contains(metric)) {
                 let gpu = match metric.level {
                     Level::Node | Level::Host => None,
-                    // What is of a board as a whole is the node's.
-                    Level::Gpu => self.gpu(node, &each.labels),
+                    // What is of a board as a whole is the node's. Another GPU is of an earlier run.
+                    Level::Gpu => match self.gpu(node, &each.labels) {
+                        None if !self.has_board(node, &each.labels) => continue,
+                        gpu => gpu,
+                    },
                     Level::Device => match self.gpu(node, &each.labels) {
                         None => continue,
                         gpu => gpu,
@@ -53,9 +56,11 @@ impl Measured {
     }
 
     fn gpu(&self, node: usize, labels: &Labels) -> Option<usize> {
-        let get = |name| labels.get(name).unwrap_or_default();
-        let (index, uuid) = (get("gpu"), get("uuid"));
-        self.nodes.get(node)?.gpus.iter().position(|gpu| gpu.uuid == uuid && gpu.index == index)
+        self.nodes.get(node)?.gpus.iter().position(|gpu| is_of(labels, gpu))
+    }
+
+    fn has_board(&self, node: usize, labels: &Labels) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.boards.iter().any(|board| is_of(labels, board)))
     }
 
     /// When what the server gives for a node and a time was read on the node: it is the last scrape's, which may have been minutes ago. The CPU time
@@ -84,6 +89,11 @@ impl Measured {
         }
         Readings(times)
     }
+}
+
+fn is_of(labels: &Labels, gpu: &Gpu) -> bool {
+    let get = |name| labels.get(name).unwrap_or_default();
+    gpu.uuid == get("uuid") && gpu.index == get("gpu")
 }
 
 /// When what the server gives for a node and a time was read: both in milliseconds since the epoch.
