@@ -14,12 +14,15 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
 
 use cpu_topology::CpuSet;
-use jobledger_testkit::cgroups::{Site, accounting_v1, make_group, pids, skip_without_groups, subgroups};
+use jobledger_testkit::cgroups::{
+    Site, accounting_v1, attach, make_group, pids, skip_without_groups, subgroups,
+};
 use jobledger_testkit::exporter::Exporter;
 use jobledger_testkit::exposition::{Exposition, Format, parse};
 use jobledger_testkit::oracle::{self, Reading};
@@ -241,6 +244,35 @@ fn files_of_jobs_are_held_open_within_the_budget() {
         });
         drop(steps);
     }
+}
+
+/// The kernel shows a list of v1 again through an open descriptor, as long as it is read more often than once a second.
+#[test]
+fn a_process_that_comes_while_a_client_asks_without_a_pause_is_counted() {
+    if skip_without_groups() {
+        return;
+    }
+    let Some(site) = Site::v1() else { return };
+    let records = Scratch::new("records");
+    let _step = busy_step(&site, 1, 20, 1, &records);
+    let exporter = start_with(&site, "1s", &["--scrape.min-interval=0s"]);
+    let processes = || of_job(&scrape(&exporter), "jobledger_job_processes", 1);
+    let are = |wanted: f64| {
+        until("the job's processes", || {
+            let now = processes();
+            if now == Some(wanted) { Ok(()) } else { Err(format!("{now:?}")) }
+        });
+    };
+    are(1.0);
+    // From the second scrape on the list is held open.
+    (0..3).for_each(|_| assert_eq!(processes(), Some(1.0)));
+    let mut more = Command::new("sleep").arg("3600").spawn().unwrap();
+    let dirs = site.job_dirs("job_1", 1001);
+    let (_, freezer) = dirs.iter().find(|(controller, _)| *controller == Some("freezer")).unwrap();
+    attach(subgroups(freezer).first().unwrap(), more.id()).unwrap();
+    are(2.0);
+    more.kill().unwrap();
+    more.wait().unwrap();
 }
 
 /// Rows 1 and 2 of the fault table, which no file can imitate: open files of a removed group give ENODEV.

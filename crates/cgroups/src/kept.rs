@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use kernel_files::{Buffer, Content, Dir, File, ReadError};
 use parking_lot::Mutex;
@@ -12,6 +13,11 @@ use parking_lot::Mutex;
 const IDLE_ROUNDS: u32 = 3;
 /// Readings in one round after which a file is held open: CPU time of the jobs that are there is read when another one ends.
 const OFTEN: u32 = 3;
+/// How long the kernel keeps a list of v1 after a reading, and shows it again through the same descriptor
+/// (kernel/cgroup/cgroup-v1.c, `CGROUP_PIDLIST_DESTROY_DELAY`: a second).
+const LIST_KEPT: Duration = Duration::from_millis(1250);
+/// How old a list may get that is read without such a pause.
+const LIST_AGE: Duration = Duration::from_secs(2);
 
 /// How many files all cgroups together may hold open.
 #[derive(Debug)]
@@ -60,8 +66,32 @@ struct Entry {
     /// The latest round in which it was read, and how often before this time.
     used: u32,
     readings: u32,
+    /// When it was read last, and since when the kernel may have shown the same list.
+    read: Instant,
+    same_since: Instant,
     /// Shared with the reading under way: nothing is locked while the kernel is asked.
     file: Option<Arc<(File, Place)>>,
+}
+
+impl Entry {
+    fn new(round: u32) -> Self {
+        let now = Instant::now();
+        Self { used: round, readings: 0, read: now, same_since: now, file: None }
+    }
+
+    /// Closes a list that was read without a pause for long: opened again it is a new one.
+    fn refresh_list(&mut self) {
+        let now = Instant::now();
+        let kept = now.duration_since(self.read) < LIST_KEPT;
+        let old = now.duration_since(self.same_since) >= LIST_AGE;
+        self.read = now;
+        if !kept || old {
+            self.same_since = now;
+        }
+        if kept && old {
+            self.file = None;
+        }
+    }
 }
 
 /// The files of one directory, by their path below it.
@@ -95,7 +125,7 @@ impl KeptFiles {
         content: Content,
         buffer: &'b mut Buffer,
     ) -> Result<&'b [u8], ReadError> {
-        let Some(file) = self.file(dir, path)? else { return read_once(dir, path, content, buffer) };
+        let Some(file) = self.file(dir, path, content)? else { return read_once(dir, path, content, buffer) };
         match file.0.read(content, buffer) {
             Ok(len) => buffer.filled(len).ok_or(ReadError::TooLarge),
             // Gone, or made again under the same name.
@@ -108,7 +138,7 @@ impl KeptFiles {
     }
 
     /// The file, opened if it is time to hold it and there is room. Its error is that of opening it.
-    fn file(&self, dir: &Dir, path: &str) -> Result<Option<Arc<(File, Place)>>, ReadError> {
+    fn file(&self, dir: &Dir, path: &str, content: Content) -> Result<Option<Arc<(File, Place)>>, ReadError> {
         if self.budget.most == 0 {
             return Ok(None);
         }
@@ -123,12 +153,15 @@ impl KeptFiles {
                 Some(entry) => {
                     let again = std::mem::replace(&mut entry.used, round) != round;
                     entry.readings = entry.readings.saturating_add(1);
+                    if content == Content::List {
+                        entry.refresh_list();
+                    }
                     if entry.file.is_some() || !(again || entry.readings >= OFTEN) {
                         return Ok(entry.file.clone());
                     }
                 }
                 None => {
-                    files.by_path.insert(path.into(), Entry { used: round, readings: 0, file: None });
+                    files.by_path.insert(path.into(), Entry::new(round));
                     return Ok(None);
                 }
             }

@@ -315,7 +315,7 @@ impl<'a> View<'a> {
     }
 
     /// Reads a list (`cgroup.procs`, `tasks`) to its end, from the first hierarchy that has it. Where files are kept, a
-    /// list of v1 that was read less than a second ago may be that one again (kernel/cgroup/cgroup-v1.c,
+    /// list of v1 that was read less than a second ago may be that one again, up to two seconds old (kernel/cgroup/cgroup-v1.c,
     /// `CGROUP_PIDLIST_DESTROY_DELAY`).
     pub fn read_list<'b>(&self, file: &str, buffer: &'b mut Buffer) -> Result<Option<&'b [u8]>, ReadError> {
         let path = self.path(file)?;
