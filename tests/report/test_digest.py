@@ -275,7 +275,7 @@ class IdleGpus(unittest.TestCase):
 
     def slurm(self, rows, status=0):
         """What squeue answers, and how scancel ends. Both write down how they were started."""
-        for name, code in [("squeue", f"print({chr(10).join('|'.join(map(str, row)) for row in rows)!r})"),
+        for name, code in [("squeue", f"assert '--noconvert' in sys.argv  # or 1024 nodes are 1K\nprint({chr(10).join('|'.join(map(str, row)) for row in rows)!r})"),
                            ("scancel", f"sys.stderr.write('scancel: error: Access denied\\nmore\\n'); sys.exit({status})" if status else "")]:
             script = self.directory / name
             script.write_text(f"#!{sys.executable}\nimport os, sys\nopen({str(script)!r} + '.called', 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"

@@ -235,11 +235,12 @@ async fn end(
 }
 
 /// The name of the job as scancel takes it, if the controller says that this run of it still runs, on as many nodes as were seen, and is this user's.
-/// The number of an array's last element is also that of the whole array.
+/// The number of an array's last element is also that of the whole array. Without `--noconvert` squeue prints 1024 nodes as `1K`.
 async fn confirmed(job: &Idle<'_>, squeue: &Path) -> Result<String, Failure> {
     let this = &job.report.job;
     let id = format!("--jobs={}", this.id);
-    let answer = ask(squeue, &["--noheader", "--array", "--format=%A|%i|%u|%T|%S|%D", &id]).await?;
+    let answer =
+        ask(squeue, &["--noheader", "--noconvert", "--array", "--format=%A|%i|%u|%T|%S|%D", &id]).await?;
     let rows: Vec<Vec<&str>> = answer.lines().map(|line| line.trim().split('|').collect()).collect();
     let is_this = |row: &&Vec<&str>| match row.as_slice() {
         [number, _, user, "RUNNING", start, nodes] => {
