@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use exposition::{Family, Value};
 use kernel_files::SourceError;
+use serde::{Deserialize, Serialize};
 
 use super::{Quantity, Unit, Vendor};
 
@@ -57,7 +58,7 @@ impl UnitSample {
 }
 
 /// Memory of a unit, bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
     /// All of it.
     pub total: u64,

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// The vendor of a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Vendor {
     /// NVIDIA, read through NVML.
     Nvidia,
@@ -25,7 +27,7 @@ impl Vendor {
 }
 
 /// A character device as the device cgroup knows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceNode {
     /// The driver's number.
     pub major: u32,
@@ -35,7 +37,7 @@ pub struct DeviceNode {
 
 /// A whole GPU, or a part of one that is divided. Its names are kept apart: SLURM's GRES index, NVML's index, the minor
 /// and the CUDA ordinal are four different numbers (gres_gpu.c sorts by file and link, NVML by PCI address).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unit {
     /// The vendor.
     pub vendor: Vendor,
@@ -58,7 +60,7 @@ pub struct Unit {
 }
 
 /// A part of a GPU (an NVIDIA MIG device: a compute instance of a GPU instance).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// `uuid` of the GPU.
     pub parent: Arc<str>,

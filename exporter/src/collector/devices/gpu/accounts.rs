@@ -9,7 +9,7 @@ use cgroups::Cgroup;
 use exposition::Family;
 use gpu_binding::devices_list::read_devices_list;
 use gpu_binding::{BindOptions, Binder, Bound, DeviceAccess, JobBinding, Owner, Owners, ProcessesOnUnits};
-use gpu_devices::{DeviceNode, Fact, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
+use gpu_devices::{DeviceNode, Fact, Memory, Process, Quantity, Sample, Unit, UnitSample, Vendor, Wanted};
 use kernel_files::Buffer;
 use serde::{Deserialize, Serialize};
 use slurm_jobs::{Job, JobRunId, NodeSnapshot, SlurmCgroup};
@@ -26,6 +26,12 @@ pub(super) struct UnitNow {
 }
 
 impl UnitNow {
+    /// One that is no more, as far as it is shown of the jobs that had it.
+    fn gone(unit: Arc<Unit>, memory: Option<Memory>) -> Self {
+        let sample = UnitSample { down: Some("gone"), memory, ..UnitSample::new(unit, 0) };
+        Self { sample, owners: BTreeMap::new() }
+    }
+
     pub(super) fn unit(&self) -> &Arc<Unit> {
         &self.sample.unit
     }
@@ -64,6 +70,8 @@ pub(super) struct Accounts {
     pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
     /// Whether jobs may have come without an event since the last scrape.
     events_lost: bool,
+    /// Job runs that were forgotten since a scrape, while events were lost.
+    dropped: BTreeSet<JobRunId>,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
     /// Jobs that left since it was looked for their units the last time.
@@ -89,6 +97,8 @@ struct SavedAccounts {
     bound: BTreeMap<JobRunId, Bound>,
     shared: BTreeSet<(JobRunId, Arc<str>)>,
     peaks: BTreeMap<(JobRunId, Arc<str>), u64>,
+    /// What jobs have or had: some of it may be no more when it is read again.
+    units: Vec<(Arc<Unit>, Option<Memory>)>,
 }
 
 /// A quantity's name in what is saved.
@@ -99,12 +109,14 @@ fn name(quantity: &Quantity) -> String {
 
 impl Accounts {
     pub(super) fn save(&self) -> Vec<u8> {
+        let of_jobs = self.units_of_jobs().filter(|now| self.ledger.is_of_a_job(&now.unit().uuid));
         durable_state::encode(&SavedAccounts {
             ledger: self.ledger.save(name),
             gone: self.gone.clone(),
             bound: self.bound.clone(),
             shared: self.shared.clone(),
             peaks: self.peaks.clone(),
+            units: of_jobs.map(|now| (now.unit().clone(), now.sample.memory)).collect(),
         })
     }
 
@@ -116,6 +128,10 @@ impl Accounts {
         self.bound = saved.bound.into_iter().filter(|(run, _)| before.knows(*run)).collect();
         self.shared = saved.shared.into_iter().filter(|(run, _)| before.knows(*run)).collect();
         self.peaks = saved.peaks.into_iter().filter(|((run, _), _)| before.knows(*run)).collect();
+        for (unit, memory) in saved.units.into_iter().filter(|(unit, _)| self.ledger.is_of_a_job(&unit.uuid))
+        {
+            self.vendors.entry(unit.vendor).or_default().gone.push(UnitNow::gone(unit, memory));
+        }
         Ok(())
     }
 
@@ -143,6 +159,7 @@ impl Accounts {
             vendors: BTreeMap::new(),
             jobs: BTreeMap::new(),
             events_lost: false,
+            dropped: BTreeSet::new(),
             newcomers: false,
             leaving: Vec::new(),
             gone: BTreeSet::new(),
@@ -168,36 +185,58 @@ impl Accounts {
                     self.leaving.push(run);
                 }
                 Event::Forgotten(run) => {
-                    self.ledger.settle(Instant::now());
-                    self.ledger.forget(run);
-                    self.jobs.remove(&run);
-                    self.bound.remove(&run);
-                    self.leaving.retain(|leaving| *leaving != run);
-                    self.gone.remove(&run);
-                    self.peaks.retain(|(of, _), _| *of != run);
-                    self.shared.retain(|(of, _)| *of != run);
+                    self.forget(run);
+                    if self.events_lost {
+                        self.dropped.insert(run);
+                    }
                 }
             }
         }
     }
 
+    fn forget(&mut self, run: JobRunId) {
+        self.ledger.settle(Instant::now());
+        self.ledger.forget(run);
+        self.jobs.remove(&run);
+        self.bound.remove(&run);
+        self.leaving.retain(|leaving| *leaving != run);
+        self.gone.remove(&run);
+        self.peaks.retain(|(of, _), _| *of != run);
+        self.shared.retain(|(of, _)| *of != run);
+    }
+
     /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came. A run without an event was
     /// dropped after the snapshot was made, or is a directory without a process so far.
     pub(super) fn see(&mut self, snapshot: &NodeSnapshot) {
-        if std::mem::take(&mut self.events_lost) {
-            for job in snapshot.jobs.iter().filter(|job| job.is_running() && !self.gone.contains(&job.run)) {
-                if !self.jobs.contains_key(&job.run) {
-                    self.ledger.appeared(job.run, Instant::now());
-                    self.jobs.insert(job.run, job.clone());
-                    self.newcomers = true;
-                }
-            }
+        if self.events_lost {
+            self.make_up_for_lost_events(snapshot);
         }
         for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
             if let Some(known) = self.jobs.get_mut(&job.run) {
                 *known = job.clone();
             }
         }
+    }
+
+    /// Jobs came, and others were forgotten, while nobody looked. A pending run may be a directory without a process: it waits
+    /// until a scrape exports it.
+    fn make_up_for_lost_events(&mut self, snapshot: &NodeSnapshot) {
+        let there: BTreeSet<JobRunId> =
+            snapshot.jobs.iter().chain(&snapshot.pending).map(|job| job.run).collect();
+        let restored = self.bound.keys().chain(&self.gone).filter(|run| !self.jobs.contains_key(run));
+        let over: Vec<JobRunId> = restored.filter(|run| !there.contains(run)).copied().collect();
+        over.into_iter().for_each(|run| self.forget(run));
+        let dropped = std::mem::take(&mut self.dropped);
+        for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
+            let known = self.jobs.contains_key(&job.run) || self.gone.contains(&job.run);
+            if !known && !dropped.contains(&job.run) {
+                self.ledger.appeared(job.run, Instant::now());
+                self.jobs.insert(job.run, job.clone());
+                self.newcomers = true;
+            }
+        }
+        let waits = |job: &Arc<Job>| job.is_running() && !self.jobs.contains_key(&job.run);
+        self.events_lost = snapshot.pending.iter().any(waits);
     }
 
     pub(super) fn units(&self) -> impl Iterator<Item = &UnitNow> {
@@ -341,11 +380,10 @@ impl Accounts {
             .collect();
         self.busy.retain(|process, _| here.contains(process));
         let earlier = before.units.into_iter().chain(before.gone);
-        let gone = earlier.filter_map(|mut earlier| {
+        let gone = earlier.filter_map(|earlier| {
             let uuid = &earlier.unit().uuid;
             let kept = !uuids.contains(uuid) && self.ledger.is_of_a_job(uuid);
-            earlier.sample.down = Some("gone");
-            kept.then_some(earlier)
+            kept.then(|| UnitNow::gone(earlier.sample.unit, earlier.sample.memory))
         });
         let gone = gone.collect();
         self.vendors.insert(vendor, VendorNow { read: Some(at), units, gone, facts: sample.facts, failed });

@@ -15,7 +15,7 @@ use gpu_devices::{
 use slurm_jobs::Users;
 
 use super::*;
-use crate::collector::testing::{Machine, built, ended, job, snapshot_of, value};
+use crate::collector::testing::{Machine, built, ended, job, restore, snapshot_of, value};
 
 const LONG: Duration = jobledger_testkit::wait::LONGEST;
 const GIB: u64 = 1 << 30;
@@ -137,6 +137,7 @@ impl DeviceAccessSource for Constraints {
 }
 
 struct Node {
+    options: GpuOptions,
     machine: Machine,
     driver: Arc<Driver>,
     constraints: Constraints,
@@ -163,12 +164,9 @@ impl Node {
             access_source: gpu_binding::DeviceAccessSlot::new(Ok(Box::new(asked))),
             ..options
         };
-        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
-        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
-        context.options.set(gpu.clone());
-        let built = built(&ENTRY, &context);
-        let control = gpu.control.get().unwrap().clone();
+        let (built, control) = Self::collector(&machine, &gpu);
         Self {
+            options: gpu,
             machine,
             driver: driver.clone(),
             constraints,
@@ -177,6 +175,24 @@ impl Node {
             jobs: Vec::new(),
             pending: Vec::new(),
         }
+    }
+
+    fn collector(machine: &Machine, options: &GpuOptions) -> (Built, GpuControl) {
+        let users = Arc::new(Users::start(Box::new(|_| None)).unwrap());
+        let mut context = BuildContext::new(Arc::new(machine.roots()), users);
+        context.options.set(options.clone());
+        let built = built(&ENTRY, &context);
+        (built, options.control.get().unwrap().clone())
+    }
+
+    /// Another exporter takes over.
+    fn restart(&mut self) {
+        let access_source = gpu_binding::DeviceAccessSlot::new(Ok(Box::new(self.constraints.clone())));
+        let options = GpuOptions { control: Arc::default(), access_source, ..self.options.clone() };
+        let (built, control) = Self::collector(&self.machine, &options);
+        let runs: Vec<JobRunId> = self.jobs.iter().map(|job| job.run).collect();
+        restore(&**self.built.durable.as_ref().unwrap(), &**built.durable.as_ref().unwrap(), &runs);
+        (self.built, self.control) = (built, control);
     }
 
     /// A job's directory whose processes may open these; `None`: nothing constrains it.

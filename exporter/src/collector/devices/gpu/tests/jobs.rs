@@ -247,6 +247,55 @@ fn a_directory_without_a_process_has_no_gpu() {
 }
 
 #[test]
+fn a_unit_that_goes_during_a_restart_is_shown_of_the_jobs_that_had_it() {
+    let driver = Driver::new(vec![unit(0), unit(1)]);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[1]));
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"1\",uuid=\"GPU-1\"}", 1.0));
+    node.read_anew();
+    driver.change(|units| units[1].counts = vec![(Quantity::BUSY, 2 * SECOND)]);
+    node.read_anew();
+    drop(node.scrape());
+    node.goes(7);
+    driver.change(|units| units.truncate(1));
+    node.restart();
+    let busy = "jobledger_job_gpu_busy_seconds_total{jobid=\"7\",gpu=\"1\",uuid=\"GPU-1\",method=\"alone\"}";
+    node.eventually(|text| text.contains("jobledger_gpu_up{gpu=\"0\"") && is(text, busy, 2.0));
+}
+
+/// They wait for their ids, or for readers of the run before them.
+#[test]
+fn jobs_that_were_pending_when_the_driver_came_have_their_gpus() {
+    let driver = Driver::new(vec![unit(0)]);
+    driver.present.store(false, Ordering::Relaxed);
+    let mut node = Node::new(&driver);
+    let waiting = node.directory(7, Some(&[0]));
+    node.built.observer.as_ref().unwrap().job_started(&waiting);
+    node.pending.push(waiting);
+    assert!(node.scrape().0.is_err());
+    driver.present.store(true, Ordering::Relaxed);
+    node.eventually(|text| text.contains("jobledger_gpu_up"));
+    node.jobs.append(&mut node.pending);
+    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0));
+}
+
+/// The state is saved now and then, on nodes without a GPU too.
+#[test]
+fn a_save_without_a_driver_takes_no_job_in() {
+    let driver = Driver::new(vec![unit(0)]);
+    driver.present.store(false, Ordering::Relaxed);
+    let mut node = Node::new(&driver);
+    node.comes(7, Some(&[0]));
+    node.built.durable.as_ref().unwrap().save().unwrap();
+    node.built.observer.as_ref().unwrap().job_removed(JobRunId(7), Disposition::Dropped);
+    node.jobs.clear();
+    assert!(node.scrape().0.is_err());
+    driver.present.store(true, Ordering::Relaxed);
+    let text = node.eventually(|text| text.contains("jobledger_gpu_up"));
+    assert!(is(&text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 0.0), "{text}");
+}
+
+#[test]
 fn jobs_that_came_before_the_driver_have_their_gpus() {
     let driver = Driver::new(vec![unit(0)]);
     driver.present.store(false, Ordering::Relaxed);
@@ -283,6 +332,11 @@ fn a_unit_that_is_gone_is_shown_of_the_jobs_that_had_it() {
     for family in ["jobledger_job_gpu_info{", "jobledger_job_gpu_allocated_seconds_total{"] {
         assert!(text.contains(family), "{family}\n{text}");
     }
+    assert!(!text.contains("jobledger_gpu_up{gpu=\"1\""), "no alert\n{text}");
+    // Nor after a restart, whether it went before or meanwhile.
+    node.restart();
+    let text = node.eventually(|text| text.contains("jobledger_gpu_up{gpu=\"0\"") && is(text, busy, 2.0));
+    assert!(text.contains("jobledger_job_gpu_memory_limit_bytes{jobid=\"7\",gpu=\"1\""), "{text}");
     assert!(!text.contains("jobledger_gpu_up{gpu=\"1\""), "no alert\n{text}");
     node.built.observer.as_ref().unwrap().job_removed(JobRunId(7), Disposition::Exported);
     node.jobs.clear();
