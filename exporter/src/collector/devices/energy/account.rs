@@ -12,6 +12,8 @@ pub(super) struct Account {
     /// `None` where no meter has the zone, and it never was attributed.
     pub(super) role: Option<ZoneRole>,
     pub(super) energy: EnergyAccounts,
+    /// What it counted while it was not attributed, microjoules. It is no job's, and not in what is unattributed.
+    pub(super) beside: u64,
     pub(super) last: Option<(Sample, Instant)>,
     /// Whether the latest reading succeeded.
     pub(super) read: bool,
@@ -20,17 +22,19 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new(zone: Zone, energy: EnergyAccounts) -> Self {
-        Self { zone, role: None, energy, last: None, read: false, power_uw: None }
+        Self { zone, role: None, energy, beside: 0, last: None, read: false, power_uw: None }
     }
 
     /// That of an exporter before this one. Its zone is to be found yet.
-    pub(super) fn restored(zone: Zone, energy: EnergyAccounts, last: Option<(Sample, Instant)>) -> Self {
-        let account = energy.account();
-        let of_jobs = account.runs().next().is_some() || account.exported_total() > account.residual();
-        // Of the node's own total all is the rest, too, where it is not what is split.
-        let of_a_part = matches!(zone.domain, Domain::Package | Domain::Memory) && account.residual() > 0;
-        let role = (of_jobs || of_a_part).then_some(ZoneRole::Retired);
-        Self { role, last, ..Self::new(zone, energy) }
+    pub(super) fn restored(
+        zone: Zone,
+        energy: EnergyAccounts,
+        beside: u64,
+        last: Option<(Sample, Instant)>,
+    ) -> Self {
+        let mut account = Self { beside, last, ..Self::new(zone, energy) };
+        account.role = account.is_split().then_some(ZoneRole::Retired);
+        account
     }
 
     /// What the zone is from now on; `None` where no meter has it. One that was attributed and is not read any more is retired.
@@ -40,8 +44,7 @@ impl Account {
         if ends && (self.is_measured() || role.is_some()) {
             (self.last, self.read, self.power_uw) = (None, false, None);
         }
-        let was_attributed = matches!(self.role, Some(ZoneRole::Attributed | ZoneRole::Retired));
-        self.role = if ends && was_attributed { Some(ZoneRole::Retired) } else { role };
+        self.role = if ends && self.is_split() { Some(ZoneRole::Retired) } else { role };
     }
 
     /// Whether it is there to be read.
@@ -49,9 +52,24 @@ impl Account {
         !matches!(self.role, None | Some(ZoneRole::Duplicate | ZoneRole::Retired))
     }
 
-    /// Whether its energy is in what is split over jobs.
+    /// Whether its energy is in what is split over jobs, or some of it that it counted earlier.
     pub(super) fn is_split(&self) -> bool {
+        let account = self.energy.account();
         matches!(self.role, Some(ZoneRole::Attributed | ZoneRole::Retired))
+            || account.exported_total() > self.beside
+            || account.runs().next().is_some()
+    }
+
+    /// Its energy that no job can be charged with, microjoules.
+    pub(super) fn unattributed(&self) -> u64 {
+        self.energy.account().residual().saturating_sub(self.beside)
+    }
+
+    /// Whether another zone may measure the same energy in its place.
+    pub(super) fn overlaps(&self, other: &Zone) -> bool {
+        let alike =
+            self.zone.domain == other.domain || [self.zone.domain, other.domain].contains(&Domain::Node);
+        alike && (self.zone.socket == other.socket || self.zone.socket.is_none() || other.socket.is_none())
     }
 
     /// What the counter gained since the last reading, and when that was; `None` if it was not measured since.

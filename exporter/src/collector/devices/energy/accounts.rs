@@ -172,11 +172,9 @@ impl Accounts {
         self.accounts.iter().find(|account| account.role == Some(ZoneRole::NodeTotal))
     }
 
-    /// The one that there was, where it is gone.
+    /// The one that there was, where it is gone or is what is split now.
     pub(super) fn lost_wall(&self) -> Option<&Account> {
-        let was_read = |account: &&Account| account.energy.account().exported_total() > 0;
-        let of_node = self.accounts.iter().filter(|account| account.zone.domain == Domain::Node);
-        of_node.filter(|account| !account.is_measured()).find(was_read)
+        self.accounts.iter().find(|account| account.zone.domain == Domain::Node && account.beside > 0)
     }
 
     /// The idle power that the site has set for a domain, or one to be learned.
@@ -382,6 +380,7 @@ impl Accounts {
         }
         let mut intervals: BTreeMap<Option<u32>, Interval> = BTreeMap::new();
         let mut parts = Parts::default();
+        let mut charged_zones = Vec::new();
         for account in self.accounts.iter_mut().filter(|account| account.is_measured()) {
             let part = account.zone.socket;
             let interval = intervals.entry(part).or_insert_with(|| {
@@ -399,8 +398,16 @@ impl Accounts {
             account.power_uw = sample.and_then(|(_, sample)| sample.power_uw);
             let gain = sample.and_then(|(at, sample)| Some((account.take(sample, at)?, at)));
             let charged = account.energy.observe(interval, gain.map(|((gain, _), _)| gain));
+            match gain {
+                Some(((Gain::Grown(_), _), _)) if attributed => charged_zones.push(account.zone.clone()),
+                Some(((Gain::Grown(energy), _), _)) => account.beside = account.beside.saturating_add(energy),
+                _ => {}
+            }
             match (account.role, gain) {
-                (Some(ZoneRole::Attributed), gain) => parts.add(gain.map(|((gain, _), _)| gain), charged),
+                // Where that of the whole node is split, it is no part of what a meter of the whole node counts.
+                (Some(ZoneRole::Attributed), gain) if account.zone.domain != Domain::Node => {
+                    parts.add(gain.map(|((gain, _), _)| gain), charged);
+                }
                 (Some(ZoneRole::NodeTotal), Some(((Gain::Grown(energy), from), to))) => {
                     let charged = Charged { energy, ..Charged::default() };
                     self.overhead.iter_mut().for_each(|overhead| {
@@ -410,6 +417,12 @@ impl Accounts {
                 _ => {}
             }
             self.restarts += u64::from(gain.is_some_and(|((gain, _), _)| gain == Gain::Restarted));
+        }
+        // One that is not found yet after a restart does not count again what another has counted meanwhile.
+        for account in self.accounts.iter_mut().filter(|account| !account.is_measured()) {
+            if charged_zones.iter().any(|zone| account.overlaps(zone)) {
+                account.last = None;
+            }
         }
         let whole = intervals.remove(&None);
         self.charge_overhead(time, whole, parts, look);

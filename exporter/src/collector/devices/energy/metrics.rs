@@ -145,8 +145,9 @@ impl Accounts {
             let place = [("domain", domain.as_str()), ("socket", &*socket), ("source", source.as_str())];
             let total = accounts.iter().map(|(_, account)| account.energy.account().exported_total()).sum();
             out.push(&NODE_ENERGY, since_start, &place, Value::micro(total));
-            let power: Option<u64> = accounts.iter().map(|(_, account)| account.power_uw).sum();
-            if let Some(power) = power {
+            let there = accounts.iter().filter(|(_, account)| account.is_measured());
+            let powers = there.map(|(_, account)| account.power_uw);
+            if let Some(power) = powers.reduce(|sum, power| Some(sum?.saturating_add(power?))).flatten() {
                 out.push(&POWER, SubjectId::NODE, &place, Value::micro(power));
             }
         }
@@ -162,9 +163,9 @@ impl Accounts {
         for ((domain, socket), accounts) in parts {
             let socket = socket_label(socket);
             let part = [("domain", domain.as_str()), ("socket", &*socket)];
-            let residual = accounts.iter().map(|account| account.energy.account().residual()).sum();
+            let residual = accounts.iter().map(|account| account.unattributed()).sum();
             out.push(&UNATTRIBUTED, since_start, &part, Value::micro(residual));
-            let there = accounts.iter().filter(|account| account.is_measured());
+            let there = accounts.iter().filter(|account| account.role == Some(ZoneRole::Attributed));
             let idle: Vec<&IdleEstimate> = there.map(|account| account.energy.idle()).collect();
             emit_idle(&idle, part, out);
             if domain == Domain::Memory {

@@ -19,6 +19,8 @@ use crate::collector::durable::{Before, Unreadable};
 pub(super) struct SavedAccount {
     pub(super) zone: Zone,
     pub(super) energy: EnergyAccounts,
+    /// Of an [`Account`].
+    beside: u64,
     pub(super) last: Option<(Sample, SavedInstant)>,
 }
 
@@ -34,9 +36,10 @@ pub(super) struct SavedEnergy {
 }
 
 impl SavedAccount {
-    /// The account as it goes on.
+    /// The account as it goes on. Its zone is to be found yet.
     pub(super) fn restored(self) -> Account {
-        Account::restored(self.zone, self.energy, self.last.map(|(sample, at)| (sample, at.0)))
+        let last = self.last.map(|(sample, at)| (sample, at.0));
+        Account::restored(self.zone, self.energy, self.beside, last)
     }
 
     /// The epochs of a sample are those of who reads: a counter that counts by itself goes on.
@@ -45,6 +48,7 @@ impl SavedAccount {
         Self {
             zone: account.zone.clone(),
             energy: account.energy.clone(),
+            beside: account.beside,
             last: last.map(|(sample, at)| (Sample { epoch: 0, ..sample }, SavedInstant(at))),
         }
     }

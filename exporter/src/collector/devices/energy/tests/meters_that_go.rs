@@ -55,11 +55,25 @@ impl Node {
         self.collect()
     }
 
-    fn loses_socket_0(&mut self) -> (Result<(), SourceError>, String) {
+    fn hides_socket_0(&self) {
         self.machine
             .remove(&format!("{POWERCAP}/intel-rapl:0"))
             .remove(&format!("{POWERCAP}/intel-rapl:0:0"));
+    }
+
+    fn loses_socket_0(&mut self) -> (Result<(), SourceError>, String) {
+        self.hides_socket_0();
         self.with_cpus("0-2\n")
+    }
+
+    /// What its counters have by now is written later.
+    fn finds_socket_0(&self) {
+        for (zone, name) in [("0", "package-0"), ("0:0", "dram")] {
+            let dir = format!("{POWERCAP}/intel-rapl:{zone}");
+            self.machine.write(&format!("{dir}/name"), format!("{name}\n"));
+            self.machine.write(&format!("{dir}/max_energy_range_uj"), format!("{RANGE}\n"));
+            self.machine.write(&format!("{dir}/energy_uj"), "0\n");
+        }
     }
 
     fn restart(&mut self) {
@@ -126,11 +140,7 @@ fn a_meter_that_comes_back_goes_on_and_the_one_in_its_place_is_retired() {
     drop(node.loses_socket_0());
     node.spends_mmio(200_000_000);
     drop(node.later());
-    for (zone, name) in [("0", "package-0"), ("0:0", "dram")] {
-        let dir = format!("{POWERCAP}/intel-rapl:{zone}");
-        node.machine.write(&format!("{dir}/name"), format!("{name}\n"));
-        node.machine.write(&format!("{dir}/max_energy_range_uj"), format!("{RANGE}\n"));
-    }
+    node.finds_socket_0();
     // What it counted meanwhile the other one counted, too.
     node.spends("0", 2_000_000_000).spends("0:0", 9_000_000);
     let (outcome, text) = node.with_cpus(BOTH);
@@ -142,4 +152,24 @@ fn a_meter_that_comes_back_goes_on_and_the_one_in_its_place_is_retired() {
     let (outcome, text) = node.later();
     assert_eq!(outcome, Ok(()));
     assert_eq!(of_package(&text), [Some(650.0), Some(650.0), Some(1100.0), Some(200.0)], "{text}");
+}
+
+#[test]
+fn a_meter_that_is_found_late_after_a_restart_does_not_count_what_another_counted_meanwhile() {
+    let mut node = Node::with_both();
+    node.spends("0", 1_000_000_000);
+    drop(node.later());
+    node.hides_socket_0();
+    node.restart();
+    node.spends_mmio(200_000_000);
+    drop(node.collect());
+    node.spends_mmio(300_000_000);
+    let (_, text) = node.later();
+    assert_eq!(of_package(&text), [Some(550.0), Some(550.0), Some(1000.0), Some(100.0)], "{text}");
+    node.finds_socket_0();
+    node.spends("0", 2_000_000_000);
+    let (outcome, text) = node.with_cpus("0-2\n");
+    assert_eq!(outcome, Ok(()));
+    assert_eq!(of_package(&text), [Some(550.0), Some(550.0), Some(1000.0), Some(100.0)], "{text}");
+    assert!(is(&text, "powercap", ZoneRole::Attributed), "{text}");
 }

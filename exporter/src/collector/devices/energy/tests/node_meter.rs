@@ -55,6 +55,14 @@ impl Site {
         Self { machine, context, built }
     }
 
+    fn restart(&mut self, jobs: &[Job]) {
+        let after = built(&ENTRY, &self.context);
+        let runs: Vec<_> = jobs.iter().map(|job| job.run).collect();
+        restore(&**self.built.durable.as_ref().unwrap(), &**after.durable.as_ref().unwrap(), &runs);
+        self.built = after;
+        jobs.iter().for_each(|job| self.built.observer.as_ref().unwrap().job_started(job));
+    }
+
     fn collect(&mut self, jobs: &[Job]) -> (Result<(), SourceError>, String) {
         let mut section = Section::default();
         let snapshot = snapshot_of(self.machine.roots(), jobs.to_vec());
@@ -168,9 +176,7 @@ fn what_the_node_took_during_a_restart_is_overhead_afterwards() {
     std::thread::sleep(Duration::from_millis(1100));
     counts(&site.machine, 1000, 400, 100);
     drop(site.collect(std::slice::from_ref(&job)));
-    let after = built(&ENTRY, &site.context);
-    restore(&**site.built.durable.as_ref().unwrap(), &**after.durable.as_ref().unwrap(), &[job.run]);
-    site.built = after;
+    site.restart(std::slice::from_ref(&job));
     std::thread::sleep(Duration::from_millis(1100));
     counts(&site.machine, 1700, 600, 150);
     let (_, text) = site.collect(std::slice::from_ref(&job));
@@ -178,6 +184,47 @@ fn what_the_node_took_during_a_restart_is_overhead_afterwards() {
     assert!((jobs + nobody - 1700.0).abs() < 1e-9, "{jobs} + {nobody}: {text}");
     let labels = "{domain=\"overhead\",socket=\"\",source=\"cray_pm_counters\"}";
     assert_eq!(value(&text, &format!("jobledger_node_energy_joules_total{labels}")), Some(950.0), "{text}");
+}
+
+/// With rights a node has finer meters, and without them its own alone.
+#[test]
+fn sums_remain_those_of_the_nodes_meter_when_finer_ones_come_and_go_at_restarts() {
+    for finer_first in [true, false] {
+        let (mut site, job) = blade();
+        let jobs = std::slice::from_ref(&job);
+        let mut node = 0;
+        for (phase, finer) in [finer_first, !finer_first, finer_first].into_iter().enumerate() {
+            let before = site.collect(jobs).1;
+            if finer {
+                counts(&site.machine, node, 0, 0);
+            } else {
+                for part in ["cpu_energy", "memory_energy"] {
+                    site.machine.remove(&format!("sys/cray/pm_counters/{part}"));
+                }
+            }
+            site.restart(jobs);
+            let (outcome, text) = site.collect(jobs);
+            assert_eq!(outcome, Ok(()));
+            if phase > 0 {
+                let sums = |text: &str| (sum_of_jobs(text), sum_of_nobody(text));
+                assert_eq!(sums(&text), sums(&before), "{before}\n\n{text}");
+            }
+            std::thread::sleep(Duration::from_millis(1100));
+            node += 1000;
+            if finer {
+                counts(&site.machine, node, 400, 100);
+            } else {
+                site.machine.write("sys/cray/pm_counters/energy", format!("{node} J\n"));
+            }
+            let text = site.collect(jobs).1;
+            let (of_jobs, of_nobody) = (sum_of_jobs(&text), sum_of_nobody(&text));
+            assert!(
+                (of_jobs + of_nobody - node as f64).abs() < 1e-9,
+                "{phase}: {of_jobs} + {of_nobody}: {text}"
+            );
+            assert_eq!(total_of(&text, "node", "", "cray_pm_counters"), Some(node as f64), "{text}");
+        }
+    }
 }
 
 #[test]
