@@ -177,6 +177,11 @@ impl PerfAccounts {
         }
     }
 
+    /// Whether a job run is counted, or is to be.
+    pub(super) fn knows(&self, run: JobRunId) -> bool {
+        self.runs.contains_key(&run)
+    }
+
     /// A job is there, perhaps again.
     pub(super) fn appeared(&mut self, job: Arc<Job>) {
         let run = job.run;

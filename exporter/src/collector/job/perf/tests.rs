@@ -477,6 +477,7 @@ fn a_run_that_was_dropped_after_the_snapshot_was_made_does_not_come_back() {
 fn a_directory_without_a_process_is_not_counted() {
     let mut node = Node::new(plan(), None);
     let left_behind = Arc::new(node.v2(6, "2", 100));
+    node.bench.run().step_grew(&left_behind, None);
     let snapshot =
         NodeSnapshot { pending: vec![left_behind], ..snapshot_of(node.machine.roots(), Vec::new()) };
     assert_eq!((node.bench.collect(&snapshot).0, node.open()), (Ok(()), 0));

@@ -22,6 +22,8 @@ enum Message {
     /// There was no job yet.
     Prepare,
     Appeared(Arc<Job>),
+    /// Directories of it were made.
+    Widened(Arc<Job>),
     /// Steps of it were made, or directories in them.
     Grew(JobRunId, Vec<Step>),
     /// A step or task of it ended: its usage now may be the last that can be read. The step's ordinal, if its directory is gone.
@@ -66,6 +68,9 @@ impl Shared {
                     accounts.prepared();
                 }
                 Message::Appeared(job) => accounts.appeared(job),
+                // A directory that was left behind is no job.
+                Message::Widened(job) if !accounts.knows(job.run) => {}
+                Message::Widened(job) => accounts.appeared(job),
                 Message::Grew(run, steps) => accounts.follow_steps(run, &steps),
                 Message::PartEnded(run, step) => {
                     accounts.read_cpu_time(run);
@@ -117,7 +122,7 @@ impl JobObserver for Shared {
     fn step_grew(&self, job: &Job, step: Option<u32>) {
         match step {
             // It may have directories of v1 that it did not have before: those of its CPUs, and of its CPU time.
-            None => self.submit(Message::Appeared(Arc::new(job.clone()))),
+            None => self.submit(Message::Widened(Arc::new(job.clone()))),
             Some(step) if self.steps => {
                 let grown = job.steps.iter().find(|known| known.ordinal == step && known.ended.is_none());
                 self.submit(Message::Grew(job.run, grown.into_iter().cloned().collect()));
