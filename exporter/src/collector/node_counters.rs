@@ -309,7 +309,14 @@ struct Shared<S> {
     forgotten: Mutex<Vec<JobRunId>>,
     interval_reader: Arc<IntervalReader>,
     /// Another thread was reading, or hangs in it, when jobs came or went: it is read again then.
-    put_off: Mutex<Option<Instant>>,
+    put_off: Mutex<Option<PutOff>>,
+}
+
+/// A reading that waits for another one to end.
+struct PutOff {
+    until: Instant,
+    /// How long it waited last.
+    pause: Duration,
 }
 
 /// Makes a collector of a source that is read at every scrape and whenever a job gets the node for itself or loses it.
@@ -435,7 +442,9 @@ impl<S: NodeSource> Collector for NodeCounterCollector<S> {
 
 impl<S: NodeSource> IntervalSource for Shared<S> {
     fn read_now(&self, call: Call) {
-        const TAKEN: Duration = Duration::from_millis(100);
+        const SHORTEST: Duration = Duration::from_millis(100);
+        /// A reading that hangs costs no more wake-ups than these.
+        const LONGEST: Duration = Duration::from_secs(5);
         if matches!(call, Call::Gpus | Call::Meter | Call::Shared) {
             return;
         }
@@ -443,12 +452,17 @@ impl<S: NodeSource> IntervalSource for Shared<S> {
         let read = self.inner.with(Duration::ZERO, |inner| self.read(inner, None));
         if read.is_none() {
             // A reading that began before the change says nothing of the time after it.
-            *self.put_off.lock() = Some(Instant::now() + TAKEN);
+            let mut put_off = self.put_off.lock();
+            let pause = match (call, &*put_off) {
+                (Call::Due, Some(before)) => (before.pause * 2).min(LONGEST),
+                _ => SHORTEST,
+            };
+            *put_off = Some(PutOff { until: Instant::now() + pause, pause });
         }
     }
 
     fn due(&self) -> Option<Instant> {
-        *self.put_off.lock()
+        self.put_off.lock().as_ref().map(|put_off| put_off.until)
     }
 }
 

@@ -355,3 +355,27 @@ fn a_source_that_hangs_costs_one_thread_and_no_other_source() {
             .is_ok()
     });
 }
+
+#[test]
+fn a_reading_that_hangs_is_waited_for_longer_and_longer() {
+    let bench = Bench::new(Range::Full);
+    let shared = Shared {
+        inner: Checkout::new(Inner { source: Stuck(Arc::default()), accounts: NodeAccounts::default() }),
+        forgotten: Mutex::default(),
+        interval_reader: bench.occupancy.0.clone(),
+        put_off: Mutex::default(),
+    };
+    let pauses = |calls: &[Call]| -> Vec<u128> {
+        let pause = |call: &Call| {
+            shared.read_now(*call);
+            shared.put_off.lock().as_ref().unwrap().pause.as_millis()
+        };
+        calls.iter().map(pause).collect()
+    };
+    shared.inner.with(Duration::ZERO, |_| {
+        assert_eq!(pauses(&[Call::Due; 8]), [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
+        // What comes or goes now is to be read as soon as before.
+        assert_eq!(pauses(&[Call::Exclusive, Call::Due]), [100, 200]);
+        assert!(shared.due().unwrap() > Instant::now());
+    });
+}
