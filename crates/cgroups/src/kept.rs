@@ -266,6 +266,38 @@ mod tests {
     }
 
     #[test]
+    fn a_list_that_is_read_without_a_pause_is_opened_again_and_no_other_file_is() {
+        let scratch = Scratch::new("lists");
+        let (dir, budget) = (Dir::open(&scratch.0).unwrap(), DescriptorBudget::new(8));
+        let kept = KeptFiles::new(budget.clone());
+        let read = |content| {
+            let mut buffer = Buffer::default();
+            kept.read(&dir, "tasks", content, &mut buffer).unwrap().to_vec()
+        };
+        // Under the name is another file, so that its content shows whether the one that is held was read.
+        let another = |text: &str| {
+            scratch.write("new", text);
+            std::fs::rename(scratch.0.join("new"), scratch.0.join("tasks")).unwrap();
+        };
+        let ago = |read: Duration, same_since: Duration| {
+            let (now, mut files) = (Instant::now(), kept.files.lock());
+            let entry = files.by_path.get_mut("tasks").unwrap();
+            (entry.read, entry.same_since) = (now - read, now - same_since);
+        };
+        another("1\n");
+        (0..=OFTEN).for_each(|_| drop(read(Content::List)));
+        another("2\n");
+        ago(Duration::ZERO, Duration::ZERO);
+        assert_eq!(read(Content::List), b"1\n", "the kernel may show the same list for so short a time");
+        ago(2 * LIST_KEPT, 10 * LIST_AGE);
+        assert_eq!(read(Content::List), b"1\n", "after a pause the kernel makes a new list");
+        ago(Duration::ZERO, 2 * LIST_AGE);
+        assert_eq!(read(Content::Record), b"1\n", "a file that is no list");
+        assert_eq!(read(Content::List), b"2\n");
+        assert_eq!(budget.held(), 1);
+    }
+
+    #[test]
     fn the_budget_is_never_exceeded_and_what_it_has_no_room_for_is_read_all_the_same() {
         let scratch = Scratch::new("budget");
         let names: Vec<String> = (0..5).map(|i| format!("f{i}")).collect();

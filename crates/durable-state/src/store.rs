@@ -122,10 +122,10 @@ impl Store {
         }
     }
 
+    /// Empties both slots, the second one also if the first cannot be.
     fn clear(&mut self) -> Result<(), StoreError> {
-        for slot in 0..2 {
-            self.file.write_all_at(&[0; HEAD], offset(slot))?;
-        }
+        let cleared = [0, 1].map(|slot| self.file.write_all_at(&[0; HEAD], offset(slot)));
+        cleared.into_iter().collect::<io::Result<()>>()?;
         Ok(())
     }
 
