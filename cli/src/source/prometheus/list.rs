@@ -1,6 +1,6 @@
 //! Many jobs at once, without curves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use job_report::{Job, Run};
 use prometheus_api::Sample;
@@ -90,7 +90,6 @@ impl Prometheus {
             true => Vec::new(),
             false => self.client.query(&self.hardware(&exporters, range(self.window)), self.until).await?,
         };
-        // Nodes of two clusters may have the same names, and what is of the site may be of no cluster.
         let mut of_clusters: BTreeMap<String, Vec<Sample>> = BTreeMap::new();
         for fact in facts {
             let cluster = fact.labels.get(&self.scope.cluster_label).unwrap_or_default().to_owned();
@@ -99,11 +98,7 @@ impl Prometheus {
         let mut jobs: Vec<Job> = found
             .into_iter()
             .map(|(mut measured, who)| {
-                let clusters: BTreeSet<&str> = who.cluster.as_deref().into_iter().chain([""]).collect();
-                clusters
-                    .into_iter()
-                    .filter_map(|c| of_clusters.get(c))
-                    .for_each(|facts| measured.add_others(facts));
+                add_facts(&mut measured, &of_clusters, who.cluster.as_deref());
                 let runs = measured.runs_seen;
                 measured.into_job(who, (runs, runs))
             })
@@ -137,6 +132,19 @@ impl Prometheus {
     }
 }
 
+/// Adds facts, by their cluster. Nodes of two clusters may have the same names, and what is of the site may be of no cluster. A job without a
+/// cluster has the factors of all, as in its report.
+fn add_facts(measured: &mut Measured, of_clusters: &BTreeMap<String, Vec<Sample>>, cluster: Option<&str>) {
+    for (name, facts) in of_clusters {
+        if name.is_empty() || cluster == Some(name) {
+            measured.add_others(facts);
+        } else if cluster.is_none() {
+            let is_factor = |fact: &&Sample| fact.labels.get("instance").is_none();
+            measured.add_others(&facts.iter().filter(is_factor).cloned().collect::<Vec<_>>());
+        }
+    }
+}
+
 impl Selection {
     /// Whose they are.
     pub(super) fn owner(&self) -> Vec<String> {
@@ -159,5 +167,29 @@ impl Selection {
             matchers
         };
         self.ids.iter().flat_map(find::named).map(with).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::START;
+    use crate::source::measured::{measured, sample};
+
+    #[test]
+    fn jobs_have_the_hardware_of_their_cluster_and_without_one_all_factors() {
+        let facts = |cluster: Option<&str>| {
+            let of_node = |cpus| sample(&[("__name__", "jobledger_node_cpus"), ("instance", "n1")], cpus);
+            let of_clusters = BTreeMap::from([
+                (String::new(), vec![of_node(4.0)]),
+                ("x".to_owned(), vec![of_node(8.0), sample(&[("cluster", "x")], 360.0)]),
+            ]);
+            let mut job = measured(&[sample(&[("__name__", START), ("instance", "n1")], 1.0)], &[]);
+            add_facts(&mut job, &of_clusters, cluster);
+            (job.nodes[0].hardware.cpus, job.grams_per_joule.map(|grams| grams * 3.6e6))
+        };
+        assert_eq!(facts(Some("x")), (Some(8.0), Some(360.0)));
+        assert_eq!(facts(Some("y")), (Some(4.0), None));
+        assert_eq!(facts(None), (Some(4.0), Some(360.0)));
     }
 }
