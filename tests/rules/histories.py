@@ -240,6 +240,10 @@ history("64 cores for their memory, of which nine tenths are used",
 history("a peak that is page cache is no need of memory",
         series(node("n1", 300), job("n1", 1, 300), cpu("n1", 1, "0+240x300", 64, 300), memory("n1", 1, "peak", "230e9x300"), memory("n1", 1, "anon", "9e9x300"), memory("n1", 1, "limit", "256e9x300")),
         (275, CPU_LOW, 1))
+history("a node joins late and ends early: the peak that is retained of it is no need of memory",
+        series(node("n1", 300), node("n2", 300), job("n1", 1, 165, before="_x100 "), job("n2", 1, 300), cpu("n1", 1, "_x100 0+240x150 36000x15", 64, 165, before="_x100 "), cpu("n2", 1, "0+240x300", 64, 300),
+               one("jobledger_job_end_time_seconds", "_x251 15060x15", **on("n1", 1)), memory("n1", 1, "anon", "_x100 9e9x150 stale"), memory("n1", 1, "peak", "_x100 250e9x165"), memory("n1", 1, "limit", "_x100 256e9x165")),
+        (288, CPU_LOW, 1))
 history("a serial program with a helper thread, 1.05 of 64 cores", series(node("n1", 200), job("n1", 1, 200), cpu("n1", 1, "0+63x200", 64, 200)), (120, SERIAL, 1))
 history("two cores, one of which works", series(node("n1", 200), job("n1", 1, 200), cpu("n1", 1, "0+60x200", 2, 200)), (120, SERIAL, 0))
 history("an outage of ten minutes passes the far end of the window",

@@ -262,7 +262,7 @@ class Mail(Alertmanager):
     def test_nodes_that_were_taken_out_do_not_hide_an_exporter_that_is_down(self):
         shared = {"audience": "monitoring", "job": "j", "cluster": "c7"}
         self.tell(staff("JobledgerTargetsMissing", severity="critical", **shared), staff("JobledgerExporterDown", severity="warning", instance="n90", **shared))
-        self.until(lambda: any("JobledgerExporterDown" in subject for subject, _ in self.to("hpc-admins")), "the exporter is hidden")
+        self.until(lambda: any("JobledgerExporterDown" in subject and "(c7)" in subject for subject, _ in self.to("hpc-admins")), "the exporter is hidden")
 
     def test_advice_is_not_mailed_and_jobs_without_a_user_go_to_support(self):
         self.tell(

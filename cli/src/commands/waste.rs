@@ -9,6 +9,7 @@ use super::surroundings::Surroundings;
 use crate::arguments::{self, By, Kind as WasteKind, ListFormat};
 use crate::formats::table::{self, Head, Row};
 use crate::source::prometheus::EndedJob;
+use crate::text::harmless;
 use crate::{Failure, Kind, output};
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
@@ -69,7 +70,7 @@ pub(super) fn waste(jobs: &[EndedJob], by: By, kind: WasteKind) -> Vec<Waste> {
         // Clusters number their jobs alike.
         let cluster = if by == By::Job { job.cluster.clone() } else { String::new() };
         let waste = found.entry((cluster.clone(), name.clone())).or_default();
-        (waste.name, waste.cluster) = (name, cluster);
+        (waste.name, waste.cluster) = (name, harmless(&cluster));
         if by == By::Job {
             (waste.user, waste.account, waste.partition) =
                 (job.user.clone(), job.account.clone(), job.partition.clone());
@@ -169,9 +170,9 @@ mod tests {
         assert_eq!((users[0].jobs, users[0].idle_core_hours, users[0].idle_gpu_hours), (2, 3.0, 0.5));
         assert_eq!(rows(&users, By::User).0[1].name, "jobs");
         let jobs =
-            ["x", "y"].map(|cluster| EndedJob { cluster: cluster.to_owned(), ..job(4, "a", 1.0, 0.0) });
+            ["x", "y\u{1b}"].map(|cluster| EndedJob { cluster: cluster.to_owned(), ..job(4, "a", 1.0, 0.0) });
         let found = waste(&jobs, By::Job, WasteKind::Cpu);
         let (heads, rows) = rows(&found, By::Job);
-        assert_eq!((found.len(), heads[1].name, rows[1][1].as_deref()), (2, "cluster", Some("y")));
+        assert_eq!((found.len(), heads[1].name, rows[1][1].as_deref()), (2, "cluster", Some("y\u{fffd}")));
     }
 }

@@ -20,6 +20,8 @@ use crate::{Failure, Kind};
 const CLUSTER: &str = "cluster";
 /// No job runs longer, in seconds: a start before that is none.
 const LONGEST: f64 = 366.0 * 86_400.0;
+/// Two recordings of a node may have the start of a run so many seconds apart.
+const SAME: f64 = 1.0;
 /// Of a curve: a week of seconds.
 const MOST_BINS: usize = 604_800;
 /// A job whose last sample is older than so many of its intervals is not recorded any more.
@@ -96,24 +98,44 @@ struct OfJob<'a> {
     now: f64,
 }
 
+/// When a run started on a node, and when it was first recorded there: that is when the exporter has shown the end of the run before.
+#[derive(Debug, Clone, Copy)]
+struct Begun {
+    start: f64,
+    recorded: f64,
+}
+
 impl OfJob<'_> {
+    /// The last run on each node, as it was before a time.
+    fn begun(&self, before: f64) -> BTreeMap<(String, String), Begun> {
+        let mut found = BTreeMap::<_, Begun>::new();
+        for series in self.named(START) {
+            for (recorded, start) in series.points.iter().copied().filter(|point| is_start(*point, before)) {
+                let begun = found.entry(exporter(&series.labels)).or_insert(Begun { start, recorded });
+                if (start - begun.start).abs() < SAME {
+                    begun.recorded = begun.recorded.min(recorded);
+                } else if start > begun.start {
+                    *begun = Begun { start, recorded };
+                }
+            }
+        }
+        found
+    }
+
     /// The job as it was before a time.
     fn measure(&self, before: f64) -> Measured {
         let last = |series: &Series| {
             let (time, value) = *series.points.iter().rfind(|(time, _)| *time < before)?;
             Some(Sample { labels: series.labels.clone(), value, time })
         };
-        let is_one = |start: &Sample| (start.time - LONGEST..=start.time).contains(&start.value);
-        let starts: BTreeMap<_, f64> = (self.named(START).filter_map(last))
-            .filter(is_one)
-            .map(|start| (exporter(&start.labels), start.value))
-            .collect();
-        // What is before the start is of an earlier run, such as other GPUs.
+        // What was recorded before a run is of an earlier one, such as other GPUs.
+        let begun = self.begun(before);
         let last = |series: &Series| {
             let sample = last(series)?;
-            let start = starts.get(&exporter(&sample.labels));
-            let is_of_run = start.is_none_or(|start| sample.time >= *start);
-            (is_of_run && (series.labels.name() != Some(START) || is_one(&sample))).then_some(sample)
+            let begun = begun.get(&exporter(&sample.labels));
+            let is_of_run = begun.is_none_or(|begun| sample.time >= begun.recorded);
+            let is_one = series.labels.name() != Some(START) || is_start((sample.time, sample.value), before);
+            (is_of_run && is_one).then_some(sample)
         };
         let mut by_name = BTreeMap::<&str, Vec<Sample>>::new();
         for series in &self.series {
@@ -156,26 +178,27 @@ impl OfJob<'_> {
         self.series.iter().copied().filter(move |series| series.labels.name() == Some(name))
     }
 
-    /// Adds what is known over the time of a run, of which all samples are before a time: that of the next one's start.
+    /// Adds what is known over the time of a run, of which all samples are before a time: when the next one was first recorded.
     fn over_time(&self, measured: &mut Measured, before: f64, wanted: &Wanted<'_>) {
         let start = measured.nodes.iter().map(|node| node.start).fold(f64::INFINITY, f64::min);
         let end = measured.nodes.iter().map(|node| node.seen_until).fold(start, f64::max).max(start + 1.0);
         // What is read at the end may come a little later, and an ended job is shown for a while.
-        let during = |series: &&Series| Series {
+        let since = |series: &Series, from: f64| Series {
             labels: series.labels.clone(),
-            points: series
-                .points
-                .iter()
-                .copied()
-                .filter(|(time, _)| (start..before).contains(time))
-                .collect(),
+            points: series.points.iter().copied().filter(|(time, _)| (from..before).contains(time)).collect(),
+        };
+        let begun = self.begun(before);
+        let of_run = |series: &&Series| {
+            let begun = begun.get(&exporter(&series.labels));
+            since(series, begun.map_or(start, |begun| begun.recorded.max(start)))
         };
         let others: BTreeSet<_> = (metric::ALL.iter())
             .filter(|metric| !metric.is_of_job())
             .map(|metric| Some(metric.series))
             .collect();
         let of_nodes = self.nodes.iter().filter(|series| others.contains(&series.labels.name()));
-        let mut series: Vec<Series> = self.series.iter().chain(of_nodes).map(during).collect();
+        let of_nodes = of_nodes.map(|series| since(series, start));
+        let mut series: Vec<Series> = self.series.iter().map(of_run).chain(of_nodes).collect();
         measured.add_held(&held(&series));
         measured.add_others(&facts(&series));
         measured.add_others(&self.hardware());
@@ -239,6 +262,11 @@ impl OfJob<'_> {
     }
 }
 
+/// Whether a sample before a time says when a run started. A start after its sample is none.
+fn is_start((time, start): (f64, f64), before: f64) -> bool {
+    time < before && (time - LONGEST..=time).contains(&start)
+}
+
 fn sample(labels: &Labels, value: f64) -> Sample {
     Sample { labels: labels.clone(), value, time: 0.0 }
 }
@@ -290,11 +318,16 @@ impl Source for Recordings {
         let (mut before, mut runs) = (f64::INFINITY, Vec::new());
         loop {
             let mut measured = job.measure(before);
-            // A start after the time of its sample is none.
-            let Some(last) = measured.runs().pop().filter(|last| last.start < before) else { break };
+            let Some(last) = measured.runs().pop() else { break };
             measured.keep(&last.nodes);
+            let begun = job.begun(before);
+            let recorded = measured.exporters.iter().filter_map(|node| Some(begun.get(node)?.recorded));
+            let recorded = recorded.fold(f64::INFINITY, f64::min);
             runs.push((measured, before));
-            before = last.start;
+            if recorded >= before {
+                break;
+            }
+            before = recorded;
         }
         runs.reverse();
         let count = runs.len();

@@ -10,7 +10,8 @@ use super::Measured;
 use crate::series::{END, GPU_INFO, GPUS, START};
 use crate::text::harmless;
 
-/// Puts samples together: the last ones of a job, what says that it runs, and its GPUs. A sample without a name is how often its start changed.
+/// Puts samples together: the last ones of a job, what says that it runs, and its GPUs. A sample without a name is how often its start changed
+/// on a node.
 pub(in crate::source) fn measured(values: &[Sample], others: &[Sample]) -> Measured {
     let mut nodes: BTreeMap<(String, String), Building> = BTreeMap::new();
     for sample in values {
@@ -22,7 +23,7 @@ pub(in crate::source) fn measured(values: &[Sample], others: &[Sample]) -> Measu
         match (sample.labels.name(), node) {
             (Some(GPU_INFO), Some(node)) => node.describe(&sample.labels),
             (Some(_), Some(node)) => node.node.running = true,
-            (None, _) => runs_seen = sample.value + 1.0,
+            (None, _) => runs_seen = (sample.value + 1.0).max(runs_seen),
             (_, None) => {}
         }
     }

@@ -12,7 +12,7 @@ use crate::{Failure, Kind};
 pub struct EndedJob {
     /// SLURM's number.
     pub id: u64,
-    /// The label of its cluster, if the server has one.
+    /// The label of its cluster as the server has it, if it has one.
     pub cluster: String,
     /// Whose it was. An empty string is not known.
     pub user: String,

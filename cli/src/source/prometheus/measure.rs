@@ -1,6 +1,6 @@
 //! What a job used: the last values of its counters, which the exporter shows for a while after its end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use job_report::metric::{self, Kind};
 use job_report::{Metric, Seen, runs};
@@ -11,7 +11,7 @@ use super::over_time::RETAINED;
 use super::selector::{any_of, named, range};
 use crate::Failure;
 use crate::series::{END, GPU_INFO, GPUS, INFO, START};
-use crate::source::measured::{self, Measured};
+use crate::source::measured::{self, Measured, exporter};
 
 /// What was answered of some jobs.
 #[derive(Debug, Default)]
@@ -43,6 +43,11 @@ impl Answers {
         by_job(self.values, cluster_label).into_iter().map(of_job).collect()
     }
 
+    /// Whether a job started anew on a node. Asked for together with other jobs, it may have GPUs there that an earlier run had.
+    pub(super) fn has_restarts(&self) -> bool {
+        self.others.iter().any(is_restart)
+    }
+
     /// Puts those of a job together.
     pub(super) fn measured(&self) -> Measured {
         measured::measured(&self.values, &self.others)
@@ -66,8 +71,8 @@ impl Prometheus {
         };
         let (range_all, cluster) = (range(window), &self.scope.cluster_label);
         let (start, end) = (of(START, &of_jobs("")), of(END, &of_jobs("")));
-        // When they started and ended; what runs now; and without a name: how often the start changed on a node. `or` does not look at names, so
-        // that the first have a label of their own.
+        // When they started and ended; what runs now; and without a name: how often the start changed on a node, where it did. `or` does not look
+        // at names, so that the first and the last have a label of their own.
         // VictoriaMetrics counts the first sample as a change, too: how often a label that never changes did is taken off.
         let on = format!("(jobid, instance, slurm_node, {cluster})");
         let changes = |series: &str| format!("max by {on} (changes({series}{range_all}))");
@@ -75,7 +80,7 @@ impl Prometheus {
         let answer = format!(
             "label_replace(last_over_time({times}{range_all}), \"of\", \"$1\", \"__name__\", \"(.+)\") \
              or {start} unless on {on} {end} \
-             or max by (jobid, {cluster}) ({} - on {on} {})",
+             or label_replace({} - on {on} {} > 0, \"of_node\", \"changes\", \"\", \"\")",
             changes(&start),
             changes(&of(INFO, &of_jobs("")))
         );
@@ -104,35 +109,58 @@ impl Prometheus {
 /// Clocks of nodes differ less than this: munge refuses credentials that are five minutes old, and SLURM with it.
 const CLOCKS: f64 = 600.0;
 
+/// Runs of a job begin so many seconds apart at least: SLURM holds a requeued job for `cred_expire`, two minutes if nothing is set.
+const APART: f64 = 60.0;
+
+/// A job on a node.
+struct OnNode {
+    seen: Seen,
+    /// It runs there now.
+    runs: bool,
+    /// It started there more than once.
+    restarted: bool,
+}
+
+fn is_restart(sample: &Sample) -> bool {
+    sample.labels.name().is_none() && sample.value > 0.0
+}
+
 /// Between which times each job was last seen on each node, by when it started and ended there: a server reads no more than it has to. Where it
 /// did not end, that may have been at any time since its start. Of a job whose start changed on a node, what is before its last run is left out: that
-/// node has series of an earlier one.
+/// node has series of an earlier one. It still has them for a while after the start of the last run, as that is exported only once readers have
+/// the end of the earlier one. A gauge or a GPU that only the earlier run had is then among the last samples.
 fn last_samples(times: &[Sample], others: &[Sample], cluster_label: &str, at: f64) -> Option<(f64, f64)> {
     let get = |sample: &'_ Sample, name: &str| sample.labels.get(name).unwrap_or_default().to_owned();
     let job = |sample: &Sample| [cluster_label, "jobid"].map(|name| get(sample, name));
-    let changed = |sample: &&Sample| sample.labels.name().is_none() && sample.value > 0.0;
-    let requeued: BTreeSet<[String; 2]> = others.iter().filter(changed).map(job).collect();
     // By job, and by instance and SLURM's name of the node.
-    let mut jobs: BTreeMap<[String; 2], BTreeMap<[String; 2], Seen>> = BTreeMap::new();
+    let mut jobs: BTreeMap<[String; 2], BTreeMap<(String, String), OnNode>> = BTreeMap::new();
     for sample in times {
         let nodes = jobs.entry(job(sample)).or_default();
-        let unseen = Seen { start: f64::NEG_INFINITY, until: f64::NEG_INFINITY };
-        let node = nodes.entry(["instance", "slurm_node"].map(|name| get(sample, name))).or_insert(unseen);
+        let seen = Seen { start: f64::NEG_INFINITY, until: f64::NEG_INFINITY };
+        let unseen = OnNode { seen, runs: false, restarted: false };
+        let OnNode { seen, .. } = nodes.entry(exporter(&sample.labels)).or_insert(unseen);
         match sample.labels.name() {
-            Some(START) => node.start = node.start.max(sample.value),
-            Some(END) => node.until = node.until.max(sample.value),
+            Some(START) => seen.start = seen.start.max(sample.value),
+            Some(END) => seen.until = seen.until.max(sample.value),
+            _ => {}
+        }
+    }
+    for sample in others {
+        let node = jobs.get_mut(&job(sample)).and_then(|nodes| nodes.get_mut(&exporter(&sample.labels)));
+        match (node, sample.labels.name()) {
+            (Some(node), _) if is_restart(sample) => node.restarted = true,
+            (Some(node), Some(_)) => node.runs = true,
             _ => {}
         }
     }
     let (mut from, mut until) = (f64::INFINITY, None::<f64>);
-    for (job, nodes) in jobs {
-        let mut nodes: Vec<Seen> =
-            nodes.into_values().filter(|node| node.start.max(node.until).is_finite()).collect();
-        let is_requeued = requeued.contains(&job);
-        if is_requeued {
-            nodes = last_run(&nodes, at);
-        }
-        for Seen { start, until: end } in nodes {
+    for nodes in jobs.into_values() {
+        let nodes: Vec<OnNode> =
+            nodes.into_values().filter(|node| node.seen.start.max(node.seen.until).is_finite()).collect();
+        let is_requeued = nodes.iter().any(|node| node.restarted);
+        let last =
+            if is_requeued { last_run(&nodes, at) } else { nodes.iter().map(|node| node.seen).collect() };
+        for Seen { start, until: end } in last {
             let least = if is_requeued && start < at { start } else { f64::NEG_INFINITY };
             from = from.min((start.max(end).min(at) - CLOCKS).max(least));
             let seen = if end >= start { (end + RETAINED).min(at) } else { at };
@@ -142,11 +170,22 @@ fn last_samples(times: &[Sample], others: &[Sample], cluster_label: &str, at: f6
     until.filter(|until| from.is_finite() && *until > from).map(|until| (from, until))
 }
 
-/// The nodes of the last run. A node without an end may have run until now.
-fn last_run(nodes: &[Seen], at: f64) -> Vec<Seen> {
-    let seen = |node: &Seen| Seen { until: if node.until >= node.start { node.until } else { at }, ..*node };
+/// The nodes of the last run. A node without an end may have run until now; if it does not run and started before another one started anew, it was
+/// lost in an earlier run.
+fn last_run(nodes: &[OnNode], at: f64) -> Vec<Seen> {
+    let restarts = nodes.iter().filter(|node| node.restarted).map(|node| node.seen.start);
+    let restart = restarts.fold(f64::NEG_INFINITY, f64::max);
+    let seen = |OnNode { seen, runs, .. }: &OnNode| {
+        let was_lost = !runs && seen.start < restart - APART;
+        let until = match seen.until >= seen.start {
+            true => seen.until,
+            false if was_lost => seen.start,
+            false => at,
+        };
+        Seen { until, ..*seen }
+    };
     let last = runs(&nodes.iter().map(seen).collect::<Vec<_>>()).pop();
-    last.iter().flat_map(|run| &run.nodes).filter_map(|at| nodes.get(*at).copied()).collect()
+    last.iter().flat_map(|run| &run.nodes).filter_map(|at| Some(nodes.get(*at)?.seen)).collect()
 }
 
 fn of(name: &str, selector: &str) -> String {
@@ -184,20 +223,46 @@ mod tests {
         assert_eq!(last_samples(&[], &[], "cluster", 1e6), None);
     }
 
+    fn requeued(nodes: &[(&str, f64, Option<f64>)], restarted: &str, runs: &[&str]) -> Option<(f64, f64)> {
+        let on = |node: &str| Sample {
+            labels: [("jobid", "7"), ("instance", node)].into_iter().collect(),
+            value: 1.0,
+            time: 0.0,
+        };
+        let nodes_now =
+            nodes.iter().filter(|(node, ..)| runs.contains(node)).map(|node| (node.0, node.1, None));
+        let mut others = times(&nodes_now.collect::<Vec<_>>());
+        others.push(on(restarted));
+        last_samples(&times(nodes), &others, "cluster", 1e6)
+    }
+
     #[test]
     fn what_is_before_the_last_run_is_left_out() {
-        let of = |nodes: &[(&str, f64, Option<f64>)], job| {
-            let changes = Sample { labels: [("jobid", job)].into_iter().collect(), value: 1.0, time: 0.0 };
-            last_samples(&times(nodes), &[changes], "cluster", 1e6)
-        };
-        assert_eq!(of(&[("a", 1e6 - 100.0, None)], "7"), Some((1e6 - 100.0, 1e6)));
-        assert_eq!(of(&[("a", 1e6 - 100.0, None)], "8"), Some((1e6 - 100.0 - CLOCKS, 1e6)), "of another job");
-        assert_eq!(of(&[("a", 1e5, Some(1e5 + 300.0))], "7"), Some((1e5, 1e5 + 300.0 + RETAINED)));
-        assert_eq!(of(&[("a", 1e5, Some(2e5))], "7"), Some((2e5 - CLOCKS, 2e5 + RETAINED)));
+        let of = |nodes: &[(&str, f64, Option<f64>)], restarted| requeued(nodes, restarted, &[]);
+        assert_eq!(of(&[("a", 1e6 - 100.0, None)], "a"), Some((1e6 - 100.0, 1e6)));
+        let none = of(&[("a", 1e6 - 100.0, None)], "another job's");
+        assert_eq!(none, Some((1e6 - 100.0 - CLOCKS, 1e6)));
+        assert_eq!(of(&[("a", 1e5, Some(1e5 + 300.0))], "a"), Some((1e5, 1e5 + 300.0 + RETAINED)));
+        assert_eq!(of(&[("a", 1e5, Some(2e5))], "a"), Some((2e5 - CLOCKS, 2e5 + RETAINED)));
         // Its first run was on other nodes, too.
         let nodes = [("a", 8e5, Some(9e5)), ("b", 9e5 + 60.0, Some(8e5)), ("c", 9e5 + 61.0, None)];
-        assert_eq!(of(&nodes, "7"), Some((9e5 + 60.0, 1e6)));
+        assert_eq!(of(&nodes, "b"), Some((9e5 + 60.0, 1e6)));
         // The node's clock goes ahead.
-        assert_eq!(of(&[("a", 1e6 + 50.0, None)], "7"), Some((1e6 - CLOCKS, 1e6)));
+        assert_eq!(of(&[("a", 1e6 + 50.0, None)], "a"), Some((1e6 - CLOCKS, 1e6)));
+    }
+
+    #[test]
+    fn a_lost_node_is_of_the_run_in_which_it_was_lost() {
+        // Of the first run; the second one runs, or has ended.
+        let mut nodes = [("a", 8e5, None), ("b", 9e5, Some(8.5e5)), ("c", 9e5, None)];
+        assert_eq!(requeued(&nodes, "b", &["b", "c"]), Some((9e5, 1e6)));
+        (nodes[1].2, nodes[2].2) = (Some(9e5 + 500.0), Some(9e5 + 500.0));
+        assert_eq!(requeued(&nodes, "b", &[]), Some((9e5, 9e5 + 500.0 + RETAINED)));
+        // Of the last one.
+        let nodes = [("a", 9e5 - 2.0, None), ("b", 9e5, Some(8.5e5))];
+        assert_eq!(requeued(&nodes, "b", &["b"]), Some((9e5 - 2.0, 1e6)));
+        // It is not lost: the first step on another node came late, and is over.
+        let nodes = [("a", 8e5, None), ("b", 9e5, Some(9e5 + 500.0))];
+        assert_eq!(requeued(&nodes, "b", &["a"]), Some((8e5, 1e6)));
     }
 }

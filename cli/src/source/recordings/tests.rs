@@ -163,6 +163,44 @@ async fn gpus_are_those_of_their_run() {
 }
 
 #[tokio::test]
+async fn a_run_that_was_recorded_twice_is_one() {
+    let text = recording("n1", 1100, false);
+    let later = text.replace(" 1000 1", " 1000.01 1");
+    let job = report(&[&text, &later], WhichRun::Last, 1e6).await.unwrap().job;
+    assert_eq!((job.runs, job.nodes[0].start, job.nodes[0].coverage), (1, 1000.01, Some(1.0)));
+}
+
+/// The next run is shown once all readers have the end of the one before.
+#[tokio::test]
+async fn a_run_has_nothing_of_the_one_before_that_is_still_shown() {
+    let mut text = recording("n1", 1120, false).replace("# EOF\n", "");
+    for time in (1010..=1150_u32).step_by(5) {
+        let gpu = if time <= 1120 { "a" } else { "b" };
+        let mut put = |name: &str, labels: &str, value: u32| {
+            writeln!(text, "{name}{{jobid=\"7\",{labels}instance=\"n1\"}} {value} {time}.000").unwrap();
+        };
+        let labels = format!("gpu=\"0\",uuid=\"{gpu}\",");
+        put(GPU_INFO, &labels, 1);
+        put("jobledger_job_gpu_allocated_seconds_total", &labels, time);
+        if time > 1120 {
+            put(START, "", 1105);
+            put("jobledger_job_memory_anon_bytes", "", 9);
+        } else if time > 1090 {
+            put(END, "", 1090);
+        }
+    }
+    let job = async |run| {
+        let job = report(&[&text], run, 1e6).await.unwrap().job;
+        let node = &job.nodes[0];
+        let gpus: Vec<_> = job.gpus().map(|(_, gpu)| gpu.uuid.clone()).collect();
+        (job.runs, node.start, node.end, node.memory_held_bytes, gpus)
+    };
+    let first = (2, 1000.0, Some(1090.0), Some(1121.0), vec!["a".to_owned()]);
+    assert_eq!(job(WhichRun::Number(1)).await, first);
+    assert_eq!(job(WhichRun::Last).await, (2, 1105.0, None, Some(9.0), vec!["b".to_owned()]));
+}
+
+#[tokio::test]
 async fn odd_recordings_are_errors_or_reports() {
     let info = "jobledger_job_info{jobid=\"7\",instance=\"n\"} 1 10\n";
     let of = async |more: &str| report(&[&format!("{info}{more}")], WhichRun::Last, 1e6).await.map(|_| ());

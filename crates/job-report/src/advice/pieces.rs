@@ -124,7 +124,11 @@ fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     // A job that did nothing at its end hung, and more time would not have helped.
     match idle_at_end(job).filter(|seconds| *seconds >= 600.0) {
         Some(seconds) => found(Bad, format!("idle for its last {}", time(seconds)), None),
-        None => found(Bad, format!("ended after {}", time(limit)), Some(sbatch::time(limit * 1.5))),
+        None => {
+            // Without a limit it is the time that was seen, and a node that was not seen may have run for longer.
+            let is_known = job.time_limit.is_some() || job.all_nodes_seen();
+            found(Bad, format!("ended after {}", time(limit)), is_known.then(|| sbatch::time(limit * 1.5)))
+        }
     }
 }
 

@@ -209,6 +209,10 @@ fn out_of_memory_on_nodes_of_different_sizes() {
 fn timed_out() {
     gives(&ended("TIMEOUT", HOUR), Piece::TimedOut, Some(("ended after 01:00:00", Some("--time=01:30:00"))));
     gives(&ended("FAILED", HOUR), Piece::TimedOut, None);
+    let unseen = |time_limit| Job { time_limit, nodes_allocated: Some(2), ..ended("TIMEOUT", HOUR) };
+    gives(&unseen(None), Piece::TimedOut, Some(("ended after 01:00:00", None)));
+    let known = unseen(Some(2.0 * HOUR));
+    gives(&known, Piece::TimedOut, Some(("ended after 02:00:00", Some("--time=03:00:00"))));
     let mut hung = ended("TIMEOUT", 2.0 * HOUR);
     let stopped = stopping(HOUR, 2.0);
     (hung.nodes, hung.curves) = (stopped.nodes, stopped.curves);
