@@ -246,23 +246,6 @@ fn a_directory_without_a_process_has_no_gpu() {
     assert!(text.contains("shared=\"false\"") && !text.contains("shared=\"true\""), "{text}");
 }
 
-#[test]
-fn a_unit_that_goes_during_a_restart_is_shown_of_the_jobs_that_had_it() {
-    let driver = Driver::new(vec![unit(0), unit(1)]);
-    let mut node = Node::new(&driver);
-    node.comes(7, Some(&[1]));
-    node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"1\",uuid=\"GPU-1\"}", 1.0));
-    node.read_anew();
-    driver.change(|units| units[1].counts = vec![(Quantity::BUSY, 2 * SECOND)]);
-    node.read_anew();
-    drop(node.scrape());
-    node.goes(7);
-    driver.change(|units| units.truncate(1));
-    node.restart();
-    let busy = "jobledger_job_gpu_busy_seconds_total{jobid=\"7\",gpu=\"1\",uuid=\"GPU-1\",method=\"alone\"}";
-    node.eventually(|text| text.contains("jobledger_gpu_up{gpu=\"0\"") && is(text, busy, 2.0));
-}
-
 /// They wait for their ids, or for readers of the run before them.
 #[test]
 fn jobs_that_were_pending_when_the_driver_came_have_their_gpus() {
@@ -306,24 +289,31 @@ fn jobs_that_came_before_the_driver_have_their_gpus() {
     node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"0\",uuid=\"GPU-0\"}", 1.0));
 }
 
-/// The page with the end of its job has it, and it is no unit of the node any more.
-#[test]
-fn a_unit_that_is_gone_is_shown_of_the_jobs_that_had_it() {
-    let driver = Driver::new(vec![unit(0), unit(1)]);
-    let mut node = Node::new(&driver);
+const BUSY: &str =
+    "jobledger_job_gpu_busy_seconds_total{jobid=\"7\",gpu=\"1\",uuid=\"GPU-1\",method=\"alone\"}";
+
+/// A node where job 7 had the second of two GPUs for two seconds of work, and ended.
+fn with_the_end_of_a_job() -> Node {
+    let mut node = Node::new(&Driver::new(vec![unit(0), unit(1)]));
     node.comes(7, Some(&[1]));
     node.eventually(|text| is(text, "jobledger_gpu_jobs{gpu=\"1\",uuid=\"GPU-1\"}", 1.0));
     node.read_anew();
-    driver.change(|units| units[1].counts = vec![(Quantity::BUSY, 2 * SECOND)]);
+    node.driver.change(|units| units[1].counts = vec![(Quantity::BUSY, 2 * SECOND)]);
     node.read_anew();
     node.goes(7);
-    driver.change(|units| units.truncate(1));
+    node
+}
+
+/// The page with the end of its job has it, and it is no unit of the node any more.
+#[test]
+fn a_unit_that_is_gone_is_shown_of_the_jobs_that_had_it() {
+    let mut node = with_the_end_of_a_job();
+    node.driver.change(|units| units.truncate(1));
     node.read_anew();
     node.read_anew();
-    let busy = "jobledger_job_gpu_busy_seconds_total{jobid=\"7\",gpu=\"1\",uuid=\"GPU-1\",method=\"alone\"}";
     let text = node.scrape().1;
     for (series, wanted) in [
-        (busy, 2.0),
+        (BUSY, 2.0),
         ("jobledger_gpu_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}", 2.0),
         ("jobledger_gpu_unattributed_busy_seconds_total{gpu=\"1\",uuid=\"GPU-1\"}", 0.0),
     ] {
@@ -333,12 +323,24 @@ fn a_unit_that_is_gone_is_shown_of_the_jobs_that_had_it() {
         assert!(text.contains(family), "{family}\n{text}");
     }
     assert!(!text.contains("jobledger_gpu_up{gpu=\"1\""), "no alert\n{text}");
-    // Nor after a restart, whether it went before or meanwhile.
-    node.restart();
-    let text = node.eventually(|text| text.contains("jobledger_gpu_up{gpu=\"0\"") && is(text, busy, 2.0));
-    assert!(text.contains("jobledger_job_gpu_memory_limit_bytes{jobid=\"7\",gpu=\"1\""), "{text}");
-    assert!(!text.contains("jobledger_gpu_up{gpu=\"1\""), "no alert\n{text}");
     node.built.observer.as_ref().unwrap().job_removed(JobRunId(7), Disposition::Exported);
     node.jobs.clear();
     node.eventually(|text| !text.contains("GPU-1"));
+}
+
+#[test]
+fn a_unit_that_goes_before_a_restart_or_during_it_is_shown_of_the_jobs_that_had_it() {
+    for before in [true, false] {
+        let mut node = with_the_end_of_a_job();
+        drop(node.scrape());
+        node.driver.change(|units| units.truncate(1));
+        if before {
+            node.read_anew();
+            drop(node.scrape());
+        }
+        node.restart();
+        let text = node.eventually(|text| text.contains("jobledger_gpu_up{gpu=\"0\"") && is(text, BUSY, 2.0));
+        assert!(text.contains("jobledger_job_gpu_memory_limit_bytes{jobid=\"7\",gpu=\"1\""), "{text}");
+        assert!(!text.contains("jobledger_gpu_up{gpu=\"1\""), "no alert\n{text}");
+    }
 }
