@@ -26,8 +26,8 @@ fn step(id: u32, name: &str, cpu_ms: u32, sleep_ms: u32, records: &Scratch) -> S
     let mut step = Step::new(id, records.path(), &[&burn, &cpu, &sleep]);
     step.step = name.to_owned();
     step.uid = 1001 + id % 3;
-    // Real slurmstepd leaves 133 to 407 ms in an emulated machine; less is harder.
-    step.linger = Duration::from_millis(40 + u64::from(id % 5) * 20);
+    // Real slurmstepd leaves 133 to 407 ms in an emulated machine.
+    step.linger = Duration::from_millis(100 + u64::from(id % 5) * 50);
     step
 }
 
