@@ -114,11 +114,11 @@ unit-report:
 	$(ATTEMPTS) python tests/grafana 'test_dashboards.py'
 	$(ATTEMPTS) python tests/grafana 'test_*numbers.py'
 
-# Once with the vectors of SVE and once without SVE.
 # Takes the place of those of reports when they are over.
 unit-helm: unit-report
 	$(ATTEMPTS) python tests/helm
 
+# Once with the vectors of SVE and once without SVE.
 pmu: ## counters of jobs on an emulated ARM machine with a hardware PMU (PMU=NAME for tests of that name)
 	tests/pmu/run.py $(PMU)
 
