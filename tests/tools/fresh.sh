@@ -46,7 +46,7 @@ root=$(mktemp -d "${FRESH_DIRECTORY:-/var/tmp}/jobledger-fresh.XXXXXX")
 child=
 trap 'rm -rf --one-file-system "$root"' EXIT
 # unshare(1) ignores SIGTERM while it waits, and kills the command when it is killed.
-trap '[ -z "$child" ] || { kill -KILL "$child"; wait "$child"; }; exit 1' HUP INT TERM
+trap '[ -z "$child" ] || { kill -KILL "$child"; wait "$child" || :; }; exit 1' HUP INT TERM
 # In namespaces of its own; a shell answers a signal only once `wait` returns, and ends the command with it.
 apart() {
     unshare --mount --propagation private --pid --fork --kill-child "$@" &
