@@ -66,7 +66,7 @@ class Queries(unittest.TestCase):
                 "__from": str(int((self.end - self.range) * 1000)), "__to": str(int(self.end * 1000)), **expectations.VARIABLES, **given}
 
     def paced(self, expr):
-        """With steps of subqueries, and a job's limit for being short, that are shorter, as all is here: in the one minute within the range there may be no data."""
+        """Makes the steps of subqueries and the limit for short jobs shorter, as all times are here. A step of a minute may meet no data."""
         expr = re.sub(r":\d+m\]", f":{self.pace.rules_s}s]", expr)
         return re.sub(r"(>=|>= bool|<) 120\b", rf"\1 {self.pace.short_s}", expr) if "$jobid" in expr else expr
 

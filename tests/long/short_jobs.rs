@@ -95,6 +95,7 @@ fn two_hundred_short_jobs_are_all_charged_to_within_two_percent() {
             .collect();
         jobs.into_iter().map(|job| job.join().unwrap()).collect()
     });
+    let kept_pace = begun.elapsed() < PACE * JOBS + Duration::from_secs(15);
     let ends = "count(max_over_time(jobledger_job_end_time_seconds[15m]))";
     prometheus.wait_for(ends, |r| r.first().is_some_and(|ends| ends.value >= f64::from(JOBS)));
 
@@ -121,7 +122,8 @@ fn two_hundred_short_jobs_are_all_charged_to_within_two_percent() {
         exporter.cpu_seconds(),
     );
     assert!((charged / rusage - 1.0).abs() < 0.02, "charged {charged} s, getrusage {rusage} s");
-    // Half a percent at most where CPUs are idle. On a busy machine some groups are removed before the exporter has a CPU.
-    assert!((charged / groups - 1.0).abs() < 0.02, "charged {charged} s, the groups counted {groups} s");
+    // On a busy machine, where the jobs take longer too, some groups are removed before the exporter has a CPU.
+    let most = if kept_pace { 0.005 } else { 0.02 };
+    assert!((charged / groups - 1.0).abs() < most, "charged {charged} s, the groups counted {groups} s");
     assert!((charged + residual - total).abs() < 0.001 * total, "{charged} + {residual} != {total}");
 }

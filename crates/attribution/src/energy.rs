@@ -216,6 +216,14 @@ impl EnergyAccounts {
         Some(self.charge(energy, &pending))
     }
 
+    /// Takes in what the counter gained while the zone is not split. No job is charged with it, whatever happened.
+    pub fn leave(&mut self, gain: Gain) {
+        self.pending = Interval::default();
+        if let Gain::Grown(energy) = gain {
+            self.account.leave_unattributed(energy);
+        }
+    }
+
     fn charge(&mut self, energy: u64, interval: &Interval) -> Charged {
         let mut charged = Charged { energy, ..Charged::default() };
         let mut charge = |method, amount: u64, weights, whole| {

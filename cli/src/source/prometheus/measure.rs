@@ -170,13 +170,15 @@ fn last_samples(times: &[Sample], others: &[Sample], cluster_label: &str, at: f6
     until.filter(|until| from.is_finite() && *until > from).map(|until| (from, until))
 }
 
-/// The nodes of the last run. A node without an end may have run until now; if it does not run and started before another one started anew, it was
-/// lost in an earlier run.
+/// The nodes of the last run. A node without an end may have run until now. If it does not run, and started before the earlier run of a node that
+/// started anew was over, it was lost in that run.
 fn last_run(nodes: &[OnNode], at: f64) -> Vec<Seen> {
-    let restarts = nodes.iter().filter(|node| node.restarted).map(|node| node.seen.start);
-    let restart = restarts.fold(f64::NEG_INFINITY, f64::max);
+    let over =
+        |Seen { start, until }: Seen| if until.is_finite() && until < start { until } else { start - APART };
+    let restarted = nodes.iter().filter(|node| node.restarted);
+    let earlier_over = restarted.map(|node| over(node.seen)).fold(f64::NEG_INFINITY, f64::max);
     let seen = |OnNode { seen, runs, .. }: &OnNode| {
-        let was_lost = !runs && seen.start < restart - APART;
+        let was_lost = !runs && seen.start < earlier_over;
         let until = match seen.until >= seen.start {
             true => seen.until,
             false if was_lost => seen.start,
@@ -261,6 +263,9 @@ mod tests {
         // Of the last one.
         let nodes = [("a", 9e5 - 2.0, None), ("b", 9e5, Some(8.5e5))];
         assert_eq!(requeued(&nodes, "b", &["b"]), Some((9e5 - 2.0, 1e6)));
+        // The first step on the other node came late.
+        let nodes = [("a", 8.6e5, None), ("b", 9e5, Some(8.5e5))];
+        assert_eq!(requeued(&nodes, "b", &["b"]), Some((8.6e5, 1e6)));
         // It is not lost: the first step on another node came late, and is over.
         let nodes = [("a", 8e5, None), ("b", 9e5, Some(9e5 + 500.0))];
         assert_eq!(requeued(&nodes, "b", &["a"]), Some((8e5, 1e6)));

@@ -14,6 +14,8 @@ pub(super) struct Account {
     pub(super) energy: EnergyAccounts,
     /// What it counted while it was not attributed, microjoules. It is no job's, and not in what is unattributed.
     pub(super) beside: u64,
+    /// Whether another zone was charged, since the last reading, with what this one may count, too.
+    pub(super) overtaken: bool,
     pub(super) last: Option<(Sample, Instant)>,
     /// Whether the latest reading succeeded.
     pub(super) read: bool,
@@ -22,23 +24,36 @@ pub(super) struct Account {
 
 impl Account {
     pub(super) fn new(zone: Zone, energy: EnergyAccounts) -> Self {
-        Self { zone, role: None, energy, beside: 0, last: None, read: false, power_uw: None }
+        Self {
+            zone,
+            role: None,
+            energy,
+            beside: 0,
+            overtaken: false,
+            last: None,
+            read: false,
+            power_uw: None,
+        }
     }
 
     /// That of an exporter before this one. Its zone is to be found yet.
     pub(super) fn restored(
         zone: Zone,
         energy: EnergyAccounts,
-        beside: u64,
+        (beside, overtaken): (u64, bool),
         last: Option<(Sample, Instant)>,
     ) -> Self {
-        let mut account = Self { beside, last, ..Self::new(zone, energy) };
+        let mut account = Self { beside, overtaken, last, ..Self::new(zone, energy) };
         account.role = account.is_split().then_some(ZoneRole::Retired);
         account
     }
 
     /// What the zone is from now on; `None` where no meter has it. One that was attributed and is not read any more is retired.
     pub(super) fn becomes(&mut self, role: Option<ZoneRole>) {
+        let is_overtaken = role.is_some() && std::mem::take(&mut self.overtaken);
+        if is_overtaken && role == Some(ZoneRole::Attributed) {
+            self.last = None;
+        }
         let ends = matches!(role, None | Some(ZoneRole::Duplicate));
         // A restored one may be found yet, and goes on from its last reading.
         if ends && (self.is_measured() || role.is_some()) {
@@ -52,7 +67,7 @@ impl Account {
         !matches!(self.role, None | Some(ZoneRole::Duplicate | ZoneRole::Retired))
     }
 
-    /// Whether its energy is in what is split over jobs, or some of it that it counted earlier.
+    /// Whether its energy is split over jobs, or some of what it counted earlier was.
     pub(super) fn is_split(&self) -> bool {
         let account = self.energy.account();
         matches!(self.role, Some(ZoneRole::Attributed | ZoneRole::Retired))

@@ -389,40 +389,40 @@ impl Accounts {
                 let (traffic, core_energy) = (of_part(&moved, part), of_part(&spent, part));
                 Interval { traffic, core_energy, ..interval }
             });
-            let attributed = account.role == Some(ZoneRole::Attributed);
-            let empty = Interval::default();
-            let interval = if attributed { &*interval } else { &empty };
             let reading = readings.remove(&account.zone);
             account.read = reading.as_ref().is_some_and(|(_, reading)| reading.is_ok());
             let sample = reading.and_then(|(at, reading)| Some((at, tally.note(reading)?)));
             account.power_uw = sample.and_then(|(_, sample)| sample.power_uw);
             let gain = sample.and_then(|(at, sample)| Some((account.take(sample, at)?, at)));
-            let charged = account.energy.observe(interval, gain.map(|((gain, _), _)| gain));
-            match gain {
-                Some(((Gain::Grown(_), _), _)) if attributed => charged_zones.push(account.zone.clone()),
-                Some(((Gain::Grown(energy), _), _)) => account.beside = account.beside.saturating_add(energy),
-                _ => {}
-            }
-            match (account.role, gain) {
-                // Where that of the whole node is split, it is no part of what a meter of the whole node counts.
-                (Some(ZoneRole::Attributed), gain) if account.zone.domain != Domain::Node => {
-                    parts.add(gain.map(|((gain, _), _)| gain), charged);
-                }
-                (Some(ZoneRole::NodeTotal), Some(((Gain::Grown(energy), from), to))) => {
-                    let charged = Charged { energy, ..Charged::default() };
-                    self.overhead.iter_mut().for_each(|overhead| {
-                        overhead.wall(EnergyCharge { from, to, charged: charged.clone() });
-                    });
-                }
-                _ => {}
-            }
             self.restarts += u64::from(gain.is_some_and(|((gain, _), _)| gain == Gain::Restarted));
-        }
-        // One that is not found yet after a restart does not count again what another has counted meanwhile.
-        for account in self.accounts.iter_mut().filter(|account| !account.is_measured()) {
-            if charged_zones.iter().any(|zone| account.overlaps(zone)) {
-                account.last = None;
+            match (account.role, gain) {
+                (Some(ZoneRole::Attributed), gain) => {
+                    let gain = gain.map(|((gain, _), _)| gain);
+                    let charged = account.energy.observe(interval, gain);
+                    if charged.is_some() {
+                        charged_zones.push(account.zone.clone());
+                    }
+                    // Where that of the whole node is split, it is no part of what a meter of the whole node counts.
+                    if account.zone.domain != Domain::Node {
+                        parts.add(gain, charged);
+                    }
+                }
+                (role, Some(((gain, from), to))) => {
+                    account.energy.leave(gain);
+                    let Gain::Grown(energy) = gain else { continue };
+                    account.beside = account.beside.saturating_add(energy);
+                    if role == Some(ZoneRole::NodeTotal) {
+                        let charged = Charged { energy, ..Charged::default() };
+                        self.overhead.iter_mut().for_each(|overhead| {
+                            overhead.wall(EnergyCharge { from, to, charged: charged.clone() });
+                        });
+                    }
+                }
+                (_, None) => {}
             }
+        }
+        for account in self.accounts.iter_mut().filter(|account| !account.is_measured()) {
+            account.overtaken |= charged_zones.iter().any(|zone| account.overlaps(zone));
         }
         let whole = intervals.remove(&None);
         self.charge_overhead(time, whole, parts, look);

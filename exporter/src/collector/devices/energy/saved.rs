@@ -21,6 +21,7 @@ pub(super) struct SavedAccount {
     pub(super) energy: EnergyAccounts,
     /// Of an [`Account`].
     beside: u64,
+    overtaken: bool,
     pub(super) last: Option<(Sample, SavedInstant)>,
 }
 
@@ -39,7 +40,7 @@ impl SavedAccount {
     /// The account as it goes on. Its zone is to be found yet.
     pub(super) fn restored(self) -> Account {
         let last = self.last.map(|(sample, at)| (sample, at.0));
-        Account::restored(self.zone, self.energy, self.beside, last)
+        Account::restored(self.zone, self.energy, (self.beside, self.overtaken), last)
     }
 
     /// The epochs of a sample are those of who reads: a counter that counts by itself goes on.
@@ -49,6 +50,7 @@ impl SavedAccount {
             zone: account.zone.clone(),
             energy: account.energy.clone(),
             beside: account.beside,
+            overtaken: account.overtaken,
             last: last.map(|(sample, at)| (Sample { epoch: 0, ..sample }, SavedInstant(at))),
         }
     }

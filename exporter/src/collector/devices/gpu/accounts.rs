@@ -70,7 +70,9 @@ pub(super) struct Accounts {
     pub(super) jobs: BTreeMap<JobRunId, Arc<Job>>,
     /// Whether jobs may have come without an event since the last scrape.
     events_lost: bool,
-    /// Job runs that were forgotten since a scrape, while events were lost.
+    /// Whether a run among those may be pending still.
+    newcomer_pending: bool,
+    /// Job runs that were forgotten since a scrape, while events were lost or a run pending.
     dropped: BTreeSet<JobRunId>,
     /// Whether jobs came since the owners of processes were looked for: some may be theirs.
     newcomers: bool,
@@ -159,6 +161,7 @@ impl Accounts {
             vendors: BTreeMap::new(),
             jobs: BTreeMap::new(),
             events_lost: false,
+            newcomer_pending: false,
             dropped: BTreeSet::new(),
             newcomers: false,
             leaving: Vec::new(),
@@ -186,7 +189,7 @@ impl Accounts {
                 }
                 Event::Forgotten(run) => {
                     self.forget(run);
-                    if self.events_lost {
+                    if self.events_lost || self.newcomer_pending {
                         self.dropped.insert(run);
                     }
                 }
@@ -208,8 +211,12 @@ impl Accounts {
     /// Takes what a scrape knows of the jobs: metadata and owners are found out after a job came. A run without an event was
     /// dropped after the snapshot was made, or is a directory without a process so far.
     pub(super) fn see(&mut self, snapshot: &NodeSnapshot) {
-        if self.events_lost {
-            self.make_up_for_lost_events(snapshot);
+        if std::mem::take(&mut self.events_lost) {
+            self.forget_those_that_are_over(snapshot);
+            self.newcomer_pending = true;
+        }
+        if self.newcomer_pending {
+            self.take_newcomers(snapshot);
         }
         for job in snapshot.jobs.iter().chain(&snapshot.pending).filter(|job| job.is_running()) {
             if let Some(known) = self.jobs.get_mut(&job.run) {
@@ -218,14 +225,17 @@ impl Accounts {
         }
     }
 
-    /// Jobs came, and others were forgotten, while nobody looked. A pending run may be a directory without a process: it waits
-    /// until a scrape exports it.
-    fn make_up_for_lost_events(&mut self, snapshot: &NodeSnapshot) {
+    /// Those of an exporter before this one, of which no event was received.
+    fn forget_those_that_are_over(&mut self, snapshot: &NodeSnapshot) {
         let there: BTreeSet<JobRunId> =
             snapshot.jobs.iter().chain(&snapshot.pending).map(|job| job.run).collect();
         let restored = self.bound.keys().chain(&self.gone).filter(|run| !self.jobs.contains_key(run));
         let over: Vec<JobRunId> = restored.filter(|run| !there.contains(run)).copied().collect();
         over.into_iter().for_each(|run| self.forget(run));
+    }
+
+    /// Jobs that came while events were lost. A pending run may be a directory without a process: it waits until a scrape exports it.
+    fn take_newcomers(&mut self, snapshot: &NodeSnapshot) {
         let dropped = std::mem::take(&mut self.dropped);
         for job in snapshot.jobs.iter().filter(|job| job.is_running()) {
             let known = self.jobs.contains_key(&job.run) || self.gone.contains(&job.run);
@@ -236,7 +246,7 @@ impl Accounts {
             }
         }
         let waits = |job: &Arc<Job>| job.is_running() && !self.jobs.contains_key(&job.run);
-        self.events_lost = snapshot.pending.iter().any(waits);
+        self.newcomer_pending = snapshot.pending.iter().any(waits);
     }
 
     pub(super) fn units(&self) -> impl Iterator<Item = &UnitNow> {
