@@ -89,6 +89,16 @@ fn blade() -> (Site, Job) {
     (Site::new(machine), job)
 }
 
+/// The same after 1000 J of the node, 400 of them of its CPUs and 100 of its memory.
+fn blade_at_work() -> (Site, Job) {
+    let (mut site, job) = blade();
+    drop(site.collect(std::slice::from_ref(&job)));
+    std::thread::sleep(Duration::from_millis(1100));
+    counts(&site.machine, 1000, 400, 100);
+    drop(site.collect(std::slice::from_ref(&job)));
+    (site, job)
+}
+
 /// The controller's joules: the node, its CPUs, its memory.
 fn counts(machine: &Laid, node: u64, cpus: u64, memory: u64) {
     for (file, joules) in [("energy", node), ("cpu_energy", cpus), ("memory_energy", memory)] {
@@ -138,12 +148,8 @@ fn jobs_and_unattributed_are_what_the_nodes_own_meter_counts() {
 
 #[test]
 fn overhead_goes_on_without_a_part_that_went_and_remains_when_the_nodes_meter_went() {
-    let (mut site, job) = blade();
+    let (mut site, job) = blade_at_work();
     let jobs = std::slice::from_ref(&job);
-    drop(site.collect(jobs));
-    std::thread::sleep(Duration::from_millis(1100));
-    counts(&site.machine, 1000, 400, 100);
-    drop(site.collect(jobs));
     let counter = |file: &str| format!("sys/cray/pm_counters/{file}");
     let with_cpus = |site: &mut Site, online: &str| {
         site.machine.write("sys/devices/system/cpu/online", online);
@@ -171,11 +177,7 @@ fn overhead_goes_on_without_a_part_that_went_and_remains_when_the_nodes_meter_we
 
 #[test]
 fn what_the_node_took_during_a_restart_is_overhead_afterwards() {
-    let (mut site, job) = blade();
-    drop(site.collect(std::slice::from_ref(&job)));
-    std::thread::sleep(Duration::from_millis(1100));
-    counts(&site.machine, 1000, 400, 100);
-    drop(site.collect(std::slice::from_ref(&job)));
+    let (mut site, job) = blade_at_work();
     site.restart(std::slice::from_ref(&job));
     std::thread::sleep(Duration::from_millis(1100));
     counts(&site.machine, 1700, 600, 150);
@@ -238,12 +240,8 @@ fn sums_remain_those_of_the_nodes_meter_when_finer_ones_come_and_go_at_restarts(
 /// A BMC has not answered yet when parts of the node are read first.
 #[test]
 fn a_meter_of_the_node_that_is_found_late_after_a_restart_goes_on_from_its_last_reading() {
-    let (mut site, job) = blade();
+    let (mut site, job) = blade_at_work();
     let jobs = std::slice::from_ref(&job);
-    drop(site.collect(jobs));
-    std::thread::sleep(Duration::from_millis(1100));
-    counts(&site.machine, 1000, 400, 100);
-    drop(site.collect(jobs));
     site.machine.remove(NODE);
     site.restart(jobs);
     drop(site.collect(jobs));
