@@ -1,5 +1,6 @@
 //! The configuration: TOML, of the site and of the user.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -55,6 +56,9 @@ pub struct Server {
 pub struct Slurm {
     /// `sacct`, to be asked for state and time limit: `never`, or its path; if it is not set, `sacct` if it is there.
     pub sacct: Option<String>,
+    /// SLURM's names of clusters (`ClusterName`), by their labels. SLURM's commands are asked for the cluster of a job with `--clusters`, which needs
+    /// slurmdbd. Without it they are asked for the cluster of this host.
+    pub clusters: Option<BTreeMap<String, String>>,
 }
 
 /// What reports show.
@@ -153,6 +157,7 @@ impl Config {
         over(&mut self.server.cluster, server.cluster);
         over(&mut self.server.timeout_seconds, server.timeout_seconds);
         over(&mut self.slurm.sacct, slurm.sacct);
+        over(&mut self.slurm.clusters, slurm.clusters);
         over(&mut self.report.grafana, report.grafana);
         over(&mut self.report.node_rows, report.node_rows);
         over(&mut self.report.thresholds, report.thresholds);

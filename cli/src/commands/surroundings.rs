@@ -139,7 +139,7 @@ impl Surroundings {
             window: until - since,
             until,
             thresholds: thresholds.clone(),
-            sacct: if common.no_sacct { None } else { Sacct::configured(config.slurm.sacct.as_deref()) },
+            sacct: if common.no_sacct { None } else { Sacct::configured(&config.slurm) },
         };
         for warning in source.client.warnings() {
             warn(warning);

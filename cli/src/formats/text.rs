@@ -133,14 +133,17 @@ impl Page<'_> {
             &format!("{}{run}", words::state(job)),
         );
         let zone = &self.options.zone;
-        let (start, until) = (job.start(), job.until());
+        let (start, until) = (job.began(), job.ended_at());
         let day = |seconds| moment(seconds, zone, "%F");
         let last = if day(start) == day(until) { "%H:%M" } else { "%d %b %H:%M" };
         let times = format!("{} → {}", moment(start, zone, "%a %d %b %Y %H:%M"), moment(until, zone, last));
         let limit = job.time_limit.map(|limit| format!(" of {}", time(limit))).unwrap_or_default();
         let waited =
             job.queued_seconds.map(|seconds| format!(", waited {}", short_time(seconds))).unwrap_or_default();
-        self.pair(&times, &format!("{}{limit}{waited}", time(numbers.elapsed_seconds)));
+        let suspended = job.suspended_seconds().filter(|seconds| *seconds > 0.0);
+        let suspended =
+            suspended.map(|seconds| format!(", suspended {}", short_time(seconds))).unwrap_or_default();
+        self.pair(&times, &format!("{}{limit}{suspended}{waited}", time(numbers.elapsed_seconds)));
         let memory = job
             .total(&metric::MEMORY_LIMIT_BYTES)
             .map(|limit| format!(", {}", bytes(limit)))
