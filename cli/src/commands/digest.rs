@@ -35,7 +35,6 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     }
     let templates = templates(&policies)?;
     let is_workday = is_workday(&policies, here)?;
-    let mailer = Mailer::new(&here.config.mail)?;
     let mut history = history(&policies, options.send)?;
     if options.send && !is_workday {
         return output::write(None, b"Today no mails are sent: it is no workday.\n");
@@ -77,7 +76,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
         let coordinators = coordinators(&policies).await?;
         mails.extend(summaries(&policies.summary.staff, &coordinators, &found, &period, looked));
     }
-    hand_over(&mails, options.send, &mut history, &mailer).await
+    hand_over(&mails, options.send, &mut history, &Mailer::new(&here.config.mail)?).await
 }
 
 /// Reads the file.

@@ -49,7 +49,6 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
         return Err(Failure::usage("--send is about what jobs do now: leave out --until"));
     }
     let judge = Judge { policies: &policies, policy, here };
-    let mailer = Mailer::new(&here.config.mail)?;
     let mut history = digest::history(&policies, options.send)?;
     let (now, before) = judge.readings().await?;
     let reports = here.all_reports(|job| judge.may_be_idle(job, &now, &before)).await?;
@@ -77,12 +76,14 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     if !options.send && !options.dry_run {
         return output::write(None, page(&idle).as_bytes());
     }
+    // A mistake in it is to be known before anything is done.
+    let mailer = Mailer::new(&here.config.mail)?;
     let warnings = judge.warnings(&idle);
     digest::check_number(warnings.len(), &policies)?;
     for job in idle.iter().filter(|job| job.looked.step == Some(Step::Cancel)) {
         if !options.send {
             output::write(None, format!("would cancel: {}\n", describe(job)).as_bytes())?;
-        } else if let Err(failure) = judge.end(job, &mut history).await {
+        } else if let Err(failure) = judge.end(job, &mut history).await? {
             kept += 1;
             warn(&failure.says);
         }
@@ -188,40 +189,55 @@ impl Judge<'_> {
             let cluster = entry.cluster.clone().unwrap_or_default();
             entry.jobs.iter().all(|id| !now.contains_key(&(cluster.clone(), *id)))
         };
-        let untold = history.untold(is_gone).filter(|(entry, _)| only.is_none_or(|only| only == entry.user));
+        let due =
+            history.unknown_ends(is_gone).filter(|(entry, _)| only.is_none_or(|only| only == entry.user));
         let mail = |(entry, letter): (&Entry, &_)| Outgoing {
             to: vec![digest::address(self.policies, &entry.user)],
             letter: Clone::clone(letter),
             entries: vec![Entry { action: Action::Farewell, why: None, letter: None, ..entry.clone() }],
         };
-        untold.map(mail).collect()
+        due.map(mail).collect()
     }
 
-    /// Cancels a job, if all that is known says now what it said when all jobs were looked at. What is done and why is on the disk before.
-    async fn end(&self, job: &Idle<'_>, history: &mut History) -> Result<(), Failure> {
+    /// Cancels a job, or says why it is not. What is done and why is on the disk before.
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    async fn end(&self, job: &Idle<'_>, history: &mut History) -> Result<Result<(), Failure>, Failure> {
         let this = &job.report.job;
-        let kept = |why: &str| Failure::other(not_done(this, Step::Cancel, why));
-        let began = now();
-        let again = self.look(job.report, began, history).await?;
-        digest::check_answers(true, self.here)?;
-        match again {
-            Looked { step: Some(Step::Cancel), .. } => {}
-            Looked { refused: Some((_, why)), .. } => return Err(kept(&why)),
-            _ => return Err(kept("its GPUs worked again")),
-        }
-        let name = self.confirm(this).await.map_err(|why| kept(&why))?;
-        if now() - began > MOST_AGE {
-            return Err(kept("the server and squeue took too long for what they said to be sure"));
-        }
+        let name = match self.certain(job.report, history).await {
+            Ok(name) => name,
+            Err(why) => return Ok(Err(Failure::other(not_done(this, Step::Cancel, &why)))),
+        };
         let letter = idle_gpus::farewell(job.report, job.looked.minutes, &digest::period(self.here));
         let entry = |action| entry(job, action);
         history.add(Entry { why: Some(describe(job)), letter: Some(letter), ..entry(Action::Cancel) })?;
         match ask(&self.policy.scancel, vec!["--".to_owned(), name]).await {
-            Ok(_) => history.add(entry(Action::Cancelled)),
+            Ok(_) => history.add(entry(Action::Cancelled)).map(Ok),
             Err(why) => {
                 history.add(Entry { why: Some(why.clone()), ..entry(Action::CancelFailed) })?;
-                Err(Failure::other(format!("job {}: {why}", this.id)))
+                Ok(Err(Failure::other(format!("job {}: {why}", this.id))))
             }
+        }
+    }
+
+    /// The name of a job for scancel, if all that is known says now what it said when all jobs were looked at.
+    ///
+    /// # Errors
+    /// What it says instead.
+    async fn certain(&self, report: &Report, history: &History) -> Result<String, String> {
+        let began = now();
+        let looked = self.look(report, began, history).await.map_err(|failure| failure.says)?;
+        digest::check_answers(true, self.here).map_err(|failure| failure.says)?;
+        match looked {
+            Looked { step: Some(Step::Cancel), .. } => {}
+            Looked { refused: Some((_, why)), .. } => return Err(why),
+            _ => return Err("its GPUs worked again".to_owned()),
+        }
+        let name = self.confirm(&report.job).await?;
+        match now() - began > MOST_AGE {
+            true => Err("the server and squeue took too long".to_owned()),
+            false => Ok(name),
         }
     }
 }

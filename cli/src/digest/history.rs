@@ -124,9 +124,9 @@ impl History {
         })
     }
 
-    /// Jobs that were cancelled and whose owners were not told: the lines that have the mail. Of a run that was killed it is not known whether SLURM
+    /// Jobs that were cancelled and whose owners do not know it: the lines that have the mail. Of a run that was killed it is not known whether SLURM
     /// cancelled the job: it did if the job is gone.
-    pub fn untold<'a>(
+    pub fn unknown_ends<'a>(
         &'a self,
         is_gone: impl Fn(&Entry) -> bool + 'a,
     ) -> impl Iterator<Item = (&'a Entry, &'a Letter)> {
@@ -216,7 +216,7 @@ mod tests {
         let mut history = History::open(&directory.path().join("history.jsonl")).unwrap();
         let letter = Letter { subject: "s".to_owned(), text: "t".to_owned() };
         let (gone, there) = (|_: &Entry| true, |_: &Entry| false);
-        let due = |history: &History, is_gone: fn(&Entry) -> bool| history.untold(is_gone).count();
+        let due = |history: &History, is_gone: fn(&Entry) -> bool| history.unknown_ends(is_gone).count();
         history.add(Entry { action: Action::Cancel, letter: Some(letter), ..entry("p") }).unwrap();
         assert_eq!(
             (due(&history, gone), due(&history, there)),

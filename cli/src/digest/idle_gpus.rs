@@ -329,8 +329,9 @@ mod tests {
         let worked =
             |gpu: usize, at: usize| Some(if gpu == 2 && at == 150 - 59 { (4.0, 56.0) } else { (0.0, 60.0) });
         is("work", of(&running, &curves(4, worked), &two), None, "");
-        let watchdog =
-            |gpu: usize, at: usize| Some(if gpu == 2 && at % 60 == 0 { (3.5, 56.5) } else { (0.0, 60.0) });
+        let watchdog = |gpu: usize, at: usize| {
+            Some(if gpu == 2 && at.is_multiple_of(60) { (3.5, 56.5) } else { (0.0, 60.0) })
+        };
         let looks = of(&running, &curves(4, watchdog), &two);
         assert_eq!((looks.step, looks.minutes), (Some(Step::Cancel), 120), "a watchdog's kernel is no work");
         // The exporter of a node was away, was started anew, or was not able to ask the driver; its time before is not known.

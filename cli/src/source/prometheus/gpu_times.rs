@@ -34,7 +34,7 @@ pub struct GpuCurves {
     pub gpus: BTreeMap<String, Vec<GpuTimes>>,
 }
 
-const ASKED: [&'static Metric; 3] = [&GPU_ALLOCATED_SECONDS, &GPU_BUSY_SECONDS, &GPU_IDLE_SECONDS];
+const ASKED: [&Metric; 3] = [&GPU_ALLOCATED_SECONDS, &GPU_BUSY_SECONDS, &GPU_IDLE_SECONDS];
 /// Seconds between two times, if it is not for too long.
 const STEP: f64 = 60.0;
 /// Of one answer: half a day of a minute each.
