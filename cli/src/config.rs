@@ -91,6 +91,8 @@ pub struct Mail {
     pub smtp_password_file: Option<PathBuf>,
     /// The program that takes mails; `/usr/sbin/sendmail` if it is not set.
     pub sendmail: Option<PathBuf>,
+    /// Seconds until a mail has to be taken; 60 if it is not set.
+    pub timeout_seconds: Option<u32>,
 }
 
 /// Where recordings come from.
@@ -167,6 +169,7 @@ impl Config {
         over(&mut self.mail.smtp_user, mail.smtp_user);
         over(&mut self.mail.smtp_password_file, mail.smtp_password_file);
         over(&mut self.mail.sendmail, mail.sendmail);
+        over(&mut self.mail.timeout_seconds, mail.timeout_seconds);
         over(&mut self.record.exporter, record.exporter);
         over(&mut self.record.http_config_file, record.http_config_file);
         over(&mut self.record.nvml_library, record.nvml_library);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::surroundings::{Environment, Surroundings, warn};
-use super::{array, report, with};
+use super::{array, block_on, report, with};
 use crate::arguments::{self, Common};
 use crate::mail::event::{About, Event, What};
 use crate::mail::{Letter, Mailer};
@@ -27,7 +27,8 @@ pub(super) fn run(
             Mailer::new(&files.unwrap_or_default().mail)?
         }
     };
-    let to = mailer.addresses(&options.recipient)?;
+    let (to, wrong) = mailer.addresses(&options.recipient)?;
+    wrong.iter().for_each(|why| warn(why));
     let page = match surroundings {
         _ if event.what == What::Other => None,
         Ok(surroundings) => Some(with(&surroundings, |here| Box::pin(page(&event, options.wait, here)))),
@@ -43,7 +44,12 @@ pub(super) fn run(
     let subject = harmless_line(&options.subject);
     let text = page.map_or_else(|| format!("{subject}\n"), |page| format!("{subject}\n\n{page}"));
     let message = mailer.message(&Letter { subject, text }, &to)?;
-    if options.dry_run { output::write(None, &message.formatted()) } else { mailer.send(&message) }
+    if options.dry_run {
+        return output::write(None, &message.formatted());
+    }
+    let refused = block_on(async { Ok(mailer.send(&message).await?) })?;
+    refused.iter().for_each(|why| warn(why));
+    Ok(())
 }
 
 async fn page(event: &Event, wait: u32, surroundings: &Surroundings) -> Result<String, Failure> {

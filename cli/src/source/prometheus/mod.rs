@@ -28,7 +28,7 @@ use crate::{Failure, Kind};
 use selector::matcher;
 
 pub use ended::EndedJob;
-pub use gpu_times::{GpuTimes, JobGpus};
+pub use gpu_times::{GpuCurves, GpuTimes, JobGpus};
 pub use list::Selection;
 pub use running::RunningJob;
 pub use selector::Scope;
