@@ -12,6 +12,7 @@ mod over_time;
 mod running;
 pub use over_time::{OF_PAGES, OF_REPORTS};
 mod selector;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,7 @@ pub use gpu_times::{GpuTimes, JobGpus};
 pub use list::Selection;
 pub use running::RunningJob;
 pub use selector::Scope;
+pub use usage::{Counter, Of, Usage, Used};
 
 /// A server.
 #[derive(Debug, Clone)]
