@@ -44,7 +44,7 @@ class Job:
 class Node:
     """A node, and the times in which its counters go on: (beginning, end). Jobs that run at a beginning are counted from their start, energy is not."""
 
-    def __init__(self, name, jobs, countings=((FIRST - 86400, LAST),), scraped=((FIRST, LAST),), energy=True, owners=True, labels="", jitter=0.0):
+    def __init__(self, name, jobs, countings=((FIRST - 86400, LAST),), scraped=((FIRST, LAST),), energy=True, owners=True, labels="", jitter=0):
         self.instance, self.jobs, self.countings, self.energy, self.owners, self.labels, self.jitter = f"{name}:9810", jobs, countings, energy, owners, labels, jitter
         self.times = [at for begin, end in scraped for at in range(begin, end + 1, INTERVAL)]
 
@@ -97,6 +97,10 @@ class Node:
                 put("jobledger_job_start_time_seconds", labels, seen, lambda at, job=job: job.start)
                 put("jobledger_job_allocated_cpu_seconds_total", labels, seen, lambda at, job=job: job.cpus * job.ran(0, at))
                 put("jobledger_job_cpu_seconds_total", labels + ',mode="user"', seen, lambda at, job=job: job.cpus * job.share * job.ran(0, at))
+                if job.gpus:
+                    gpu = labels + ',gpu="0",uuid="GPU-0"'
+                    put("jobledger_job_gpu_allocated_seconds_total", gpu, seen, lambda at, job=job: job.gpus * job.ran(0, at))
+                    put("jobledger_job_gpu_busy_seconds_total", gpu + ',method="alone"', seen, lambda at, job=job, began=began: job.gpus * 0.5 * job.ran(began, at))
                 put("jobledger_job_memory_allocated_byte_seconds_total", labels, seen, lambda at, job=job: (job.cpus << 30) * job.ran(0, at))
                 if self.energy:
                     put("jobledger_job_energy_joules_total", labels + ',domain="package",socket="0",method="cpu_time"', seen,
@@ -134,11 +138,12 @@ CASES = {
     # Prometheus was away for six hours, an exporter was restarted with its state in this time.
     "away": [Node("n1", [ALL, MIDDLE], scraped=((FIRST, SINCE + 7 * HOUR), (SINCE + 13 * HOUR, LAST)))],
     "anew": [Node("n1", [ALL, MIDDLE, SHORT, Job("erin", ANEW + 9 * HOUR - 600, ANEW + 10 * HOUR)], countings=COUNTINGS)],
-    "replicas": [Node("n1", [ALL, MIDDLE, SHORT], labels=',replica="a"'), Node("n1", [ALL, MIDDLE, SHORT], labels=',replica="b"', jitter=7.0)],
+    "replicas": [Node("n1", [ALL, MIDDLE, SHORT], labels=',replica="a"'), Node("n1", [ALL, MIDDLE, SHORT], labels=',replica="b"', jitter=7)],
     "renamed": [Node("n1", [ALL, MIDDLE], scraped=((FIRST, SINCE + 12 * HOUR),)), Node("n1.site", [ALL, MIDDLE], scraped=((SINCE + 12 * HOUR + INTERVAL, LAST),))],
     # Both ends of the window are in a gap.
     "gaps": [Node("n1", [ALL, MIDDLE], scraped=((FIRST, SINCE - HOUR), (SINCE + HOUR, UNTIL - HOUR), (UNTIL + INTERVAL, LAST)))],
     "late": [Node("n1", [ALL, MIDDLE], scraped=((SINCE + 10 * HOUR, LAST),)), Node("n2", [Job("alice", SINCE + 11 * HOUR, LAST)], countings=((SINCE + 10 * HOUR, LAST),))],
+    "new": [Node("n1", [ALL, MIDDLE], countings=((SINCE + 10 * HOUR, LAST),))],
     "dark": [Node("n1", [ALL], energy=False), Node("n2", [ALL, MIDDLE]), Node("n3", [], owners=False)],
     "gone": [Node("n1", [ALL]), Node("n2", [ALL], scraped=((FIRST, SINCE + 4 * HOUR),)), Node("n3", [SHORT], scraped=((SINCE + 5 * HOUR - 600, SINCE + 6 * HOUR),), countings=((SINCE + 5 * HOUR - 660, LAST),))],
     "hostile": [Node("n1", [Job("=cmd()", FIRST, LAST), Job("a,b", FIRST, LAST, cpus=2)])],
@@ -237,6 +242,9 @@ class Usage(unittest.TestCase):
         for name, (wanted, used, _) in truth(CASES["anew"]).items():
             self.assertAlmostEqual(held[name][0], wanted, places=4, msg=name)
             self.assertAlmostEqual(held[name][1], used, places=4, msg=name)
+        (carol,) = [row for row in document["rows"] if row["name"] == "carol"]
+        self.assertAlmostEqual(carol["gpu_hours_held"], MIDDLE.gpus * MIDDLE.ran(SINCE, UNTIL) / HOUR, places=4)
+        self.assertAlmostEqual(carol["memory_gib_hours_held"], carol["cpu_hours_held"], places=4)
         # Energy is counted by the exporter alone: what is missing is from the last scrape to the restart, of each.
         (alice,) = [row for row in document["rows"] if row["name"] == "alice"]
         self.assertAlmostEqual(alice["energy_kwh"], truth(CASES["anew"])["alice"][2] - 3 * INTERVAL * ALL.watts / KWH, places=5)
@@ -265,6 +273,15 @@ class Usage(unittest.TestCase):
         self.assert_is(document, truth(CASES["late"], seen, UNTIL))
         self.assertIn("1 node counted before the first scrape: what was counted until then is left out", document["notes"])
         self.assertIn("2 nodes were first scraped after --since", document["notes"])
+
+    def test_jobs_of_a_new_node_have_what_is_of_the_window(self):
+        document = self.document("new")
+        wanted = truth(CASES["new"])
+        for numbers in wanted.values():
+            numbers[2] = 0.1 * (UNTIL - SINCE - 10 * HOUR) / HOUR
+        wanted["carol"][2] = 0.1 * (MIDDLE.end - SINCE - 10 * HOUR) / HOUR
+        self.assert_is(document, wanted)
+        self.assertIn("1 node is new and had jobs that began before --since: the part of their CPU time that was used until then is an estimate", document["notes"])
 
     def test_nodes_that_are_gone_count_until_then(self):
         document = self.document("gone", "--by=node")

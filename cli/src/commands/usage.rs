@@ -50,18 +50,18 @@ static COLUMNS: [Column; 15] = [
     column("job_ends", "job ends", Number::Of(Counter::JobsEnded), 1.0),
     column("cpu_hours_held", "cpu-h held", Number::Of(Counter::CpuHeld), HOUR),
     column("cpu_hours_used", "cpu-h used", Number::Of(Counter::CpuUsed), HOUR),
-    of_nodes(column("cpu_hours_unattributed", "unattr.", Number::Of(Counter::CpuUnattributed), HOUR)),
+    of_nodes(column("cpu_hours_unattributed", "cpu-h unattr.", Number::Of(Counter::CpuUnattributed), HOUR)),
     column("gpu_hours_held", "gpu-h held", Number::Of(Counter::GpuHeld), HOUR),
     column("gpu_hours_busy", "gpu-h busy", Number::Of(Counter::GpuBusy), HOUR),
     column("gpu_hours_idle", "", Number::Of(Counter::GpuIdle), HOUR),
-    of_nodes(column("gpu_hours_unattributed", "unattr.", Number::Of(Counter::GpuUnattributed), HOUR)),
+    of_nodes(column("gpu_hours_unattributed", "gpu-h unattr.", Number::Of(Counter::GpuUnattributed), HOUR)),
     column("gpu_hours_held_unwatched", "", Number::GpuHeldUnwatched, HOUR),
     column("memory_gib_hours_held", "gib-h held", Number::Of(Counter::MemoryHeld), HOUR * GIB),
     column("energy_kwh", "kwh", Number::Of(Counter::Energy), KWH),
-    of_nodes(column("energy_kwh_unattributed", "unattr.", Number::Of(Counter::EnergyUnattributed), KWH)),
+    of_nodes(column("energy_kwh_unattributed", "kwh unattr.", Number::Of(Counter::EnergyUnattributed), KWH)),
     column("cpu_hours_held_without_energy", "cpu-h of no kwh", Number::HeldWithoutEnergy, HOUR),
     column("co2_kg", "co2 kg", Number::Of(Counter::Co2), KG),
-    of_nodes(column("co2_kg_unattributed", "unattr.", Number::Of(Counter::Co2Unattributed), KG)),
+    of_nodes(column("co2_kg_unattributed", "co2 unattr.", Number::Of(Counter::Co2Unattributed), KG)),
 ];
 
 impl Column {

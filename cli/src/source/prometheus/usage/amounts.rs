@@ -142,6 +142,22 @@ pub(super) fn counted_before(then: &JobsThen, now: &JobsThen) -> Values {
     counted
 }
 
+/// What jobs of a node that is new had before the window, by their part of the time until `at`. Of what was held that is exact.
+pub(super) fn before_window(now: &JobsThen, since: f64, at: f64) -> Values {
+    use Counter::{CpuHeld, CpuUsed, GpuHeld, MemoryHeld};
+    let mut before = Values::new();
+    for job in now.values().filter(|job| job.start < since) {
+        let Some(owner) = &job.owner else { continue };
+        let part = (since - job.start) / (at - job.start);
+        for counter in [CpuHeld, CpuUsed, GpuHeld, MemoryHeld] {
+            if let Some(value) = job.values.get(&counter) {
+                *before.entry((counter, owner.clone())).or_default() += value * part;
+            }
+        }
+    }
+    before
+}
+
 /// What counters grew by, and how many have no value at the end or fell.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Grown {
@@ -248,6 +264,18 @@ mod tests {
         let now =
             jobs(&[("1", job(5.0, 130.0, 2.0)), ("2", job(60.0, 70.0, 2.0)), ("4", job(80.0, 8.0, 2.0))]);
         assert_eq!(counted_before(&then, &now), values(&[(CpuHeld, "a", 100.0)]));
+    }
+
+    #[test]
+    fn jobs_of_a_new_node_have_what_is_of_the_window() {
+        let of = |start, owner: Option<&str>| JobThen {
+            start,
+            owner: owner.map(str::to_owned),
+            values: BTreeMap::from([(Counter::CpuHeld, 80.0), (Counter::Energy, 80.0)]),
+        };
+        let jobs = [of(60.0, Some("a")), of(120.0, Some("a")), of(60.0, None)];
+        let jobs = (0..).map(|number: u8| (number.to_string(), String::new())).zip(jobs).collect();
+        assert_eq!(before_window(&jobs, 100.0, 140.0), values(&[(Counter::CpuHeld, "a", 40.0)]));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{Span, SpanRelativeTo};
 use prometheus_api::Range;
 
-use super::{COUNTING, DAY, Prometheus};
+use super::{COUNTING, DAY, LOOKBACK, Prometheus};
 use crate::{Failure, Kind};
 
 /// A server that is asked for as much as it keeps may have deleted so much of it.
@@ -26,13 +26,13 @@ impl Prometheus {
                 format!("the server keeps {} days, and --since is {} days ago", shown(days), shown(asked));
             return Err(Failure::new(Kind::NotFound, says));
         }
-        // A size that it may have, or that is younger than that.
+        // Size may be a limit, and a server may be younger than what it would keep.
         let any = format!("count({COUNTING}{}) or count(up)", self.scope.selector(&[]));
-        let around = format!(
-            "count(last_over_time({COUNTING}{}[25h])) or count(last_over_time(up[25h]))",
-            self.scope.selector(&[])
-        );
-        if !self.client.query(&around, since + MARGIN).await?.is_empty() {
+        if !self.client.query(&any, since).await?.is_empty() {
+            return Ok(());
+        }
+        let around = Range { start: since - DAY, end: since + MARGIN, step: LOOKBACK };
+        if !self.client.query_range(&any, around).await?.is_empty() {
             return Ok(());
         }
         let step = ((until - since) / LOOKS).max(60.0);
