@@ -7,12 +7,14 @@ import csv
 import dataclasses
 import datetime
 import io
+import re
 import time
 import unittest
 
-from tools import Ran, Samples, program, scratch, server_of
+from tools import ROOT, Ran, Samples, program, scratch, server_of
 
 INTERVAL = 120
+BILLING = ROOT / "docs/billing.md"
 RETAINED = 240
 HOUR = 3600
 UNTIL = int(time.time()) // INTERVAL * INTERVAL - 2 * HOUR
@@ -36,6 +38,9 @@ class Job:
     gpus: int = 0
     account: str = "physics"
     partition: str = "batch"
+    # What SLURM's accounting has otherwise: seconds without CPUs, and of prolog, epilog and completing.
+    suspended: int = 0
+    around: int = 0
 
     def ran(self, since, until):
         return max(0, min(until, self.end) - max(since, self.start))
@@ -44,9 +49,9 @@ class Job:
 class Node:
     """A node, and the times in which its counters go on: (beginning, end). Jobs that run at a beginning are counted from their start, energy is not."""
 
-    def __init__(self, name, jobs, countings=((FIRST - 86400, LAST),), scraped=((FIRST, LAST),), energy=True, owners=True, labels="", jitter=0):
+    def __init__(self, name, jobs, countings=((FIRST - 86400, LAST),), scraped=((FIRST, LAST),), energy=True, owners=True, labels="", jitter=0, interval=INTERVAL):
         self.instance, self.jobs, self.countings, self.energy, self.owners, self.labels, self.jitter = f"{name}:9810", jobs, countings, energy, owners, labels, jitter
-        self.times = [at for begin, end in scraped for at in range(begin, end + 1, INTERVAL)]
+        self.times = [at for begin, end in scraped for at in range(begin, end + 1, interval)]
 
     def put(self, samples, cluster):
         base = f'instance="{self.instance}",cluster="{cluster}"{self.labels}'
@@ -150,6 +155,35 @@ CASES = {
     "factor": [Node("n1", [ALL])],
     "varies": [Node("n1", [ALL])],
 }
+
+
+# The month of docs/billing.md. An upgrade on the twelfth day lost the exporters' state while jobs ran.
+MONTH, DAY = 31 * 86400, 86400
+BEGAN = UNTIL - MONTH
+UPGRADE = ((BEGAN - 9 * DAY, BEGAN + 12 * DAY + 400), (BEGAN + 12 * DAY + 460, LAST))
+SERIES = [Job("frank", BEGAN + 16 * DAY + at * HOUR + 7, BEGAN + 16 * DAY + at * HOUR + 67, cpus=16, account="biology", around=4) for at in range(60)]
+
+
+def days(first, hours):
+    """The time of a job: from a day of the month on."""
+    return BEGAN + first * DAY, BEGAN + first * DAY + hours * HOUR
+
+
+MONTHS_NODES = [
+    Node("n1", [Job("alice", BEGAN - 2 * DAY, LAST, cpus=32, watts=250), Job("bob", *days(3, 100), cpus=16, watts=120, suspended=10 * HOUR),
+                Job("carol", *days(10, 48), cpus=16, watts=120, account="chemistry"), *SERIES], countings=UPGRADE, scraped=((BEGAN - HOUR, LAST),), interval=300),
+    Node("n2", [Job("dave", *days(5, 240), cpus=32, watts=1400, gpus=4, account="chemistry"), Job("erin", *days(20, 60), cpus=8, watts=400, gpus=1, account="chemistry")],
+         countings=UPGRADE, scraped=((BEGAN - HOUR, LAST),), interval=300),
+]
+# A node that is not scraped, and a reservation for physics in which nothing ran.
+NOT_SCRAPED, RESERVED = Job("frank", *days(2, 24), cpus=64, account="biology"), {"physics": 32 * 10}
+
+
+def sreport(account):
+    """The CPU hours that SLURM has of an account in the month."""
+    jobs = [job for node in MONTHS_NODES for job in node.jobs] + [NOT_SCRAPED]
+    held = [job.cpus * (job.ran(BEGAN, UNTIL) - job.suspended + job.around) / HOUR for job in jobs if job.account == account]
+    return sum(held) + RESERVED.get(account, 0)
 
 
 def moment(at):
@@ -338,6 +372,18 @@ class Usage(unittest.TestCase):
         ran = self.ran(since=FIRST - 4 * 86400)
         self.assertEqual((ran.status, ran.out), (3, ""))
         self.assertRegex(ran.err, r"the oldest sample of the server is 1\.\d days old, and --since is 5\.\d days ago")
+
+    def test_the_month_of_the_documentation(self):
+        samples, text = Samples(), BILLING.read_text()
+        for node in MONTHS_NODES:
+            node.put(samples, "site")
+        with server_of(samples, "global: {}\n", "--storage.tsdb.retention.time=60d", blocks=["--max-block-duration=480h"]) as server:
+            ran = Ran(self.program, f"http://{server.address}", f"--config={self.directory}/open.toml", "usage", "--by=account", f"--since={moment(BEGAN)}", f"--until={moment(UNTIL)}")
+        self.assertEqual(ran.status, 0, ran.err)
+        self.assertIn(f"```text\n{ran.out}```", text)
+        held = {name: numbers[0] for name, numbers in truth(MONTHS_NODES, BEGAN, UNTIL, lambda node, job: job.account).items()}
+        rows = re.findall(r"^\| (\w+) \| (\d+) \| (\d+) \|", text, re.MULTILINE)
+        self.assertEqual(sorted(rows), sorted((name, f"{hours:.0f}", f"{sreport(name):.0f}") for name, hours in held.items()))
 
     def test_an_owner_that_held_nothing_is_an_error(self):
         ran = self.ran("--cluster=plain", "--user=nobody")
