@@ -145,6 +145,9 @@ CASES = {
     "anew": [Node("n1", [ALL, MIDDLE, SHORT, Job("erin", ANEW + 9 * HOUR - 600, ANEW + 10 * HOUR)], countings=COUNTINGS)],
     "replicas": [Node("n1", [ALL, MIDDLE, SHORT], labels=',replica="a"'), Node("n1", [ALL, MIDDLE, SHORT], labels=',replica="b"', jitter=7)],
     "renamed": [Node("n1", [ALL, MIDDLE], scraped=((FIRST, SINCE + 12 * HOUR),)), Node("n1.site", [ALL, MIDDLE], scraped=((SINCE + 12 * HOUR + INTERVAL, LAST),))],
+    # It began to count in the window, too.
+    "young": [Node("n1", [MIDDLE], countings=((SINCE + HOUR, LAST),), scraped=((SINCE + HOUR, SINCE + 12 * HOUR),)),
+              Node("n1.site", [MIDDLE], countings=((SINCE + HOUR, LAST),), scraped=((SINCE + 12 * HOUR + INTERVAL, LAST),))],
     # Both ends of the window are in a gap.
     "gaps": [Node("n1", [ALL, MIDDLE], scraped=((FIRST, SINCE - HOUR), (SINCE + HOUR, UNTIL - HOUR), (UNTIL + INTERVAL, LAST)))],
     "late": [Node("n1", [ALL, MIDDLE], scraped=((SINCE + 10 * HOUR, LAST),)), Node("n2", [Job("alice", SINCE + 11 * HOUR, LAST)], countings=((SINCE + 10 * HOUR, LAST),))],
@@ -279,6 +282,9 @@ class Usage(unittest.TestCase):
         (carol,) = [row for row in document["rows"] if row["name"] == "carol"]
         self.assertAlmostEqual(carol["gpu_hours_held"], MIDDLE.gpus * MIDDLE.ran(SINCE, UNTIL) / HOUR, places=4)
         self.assertAlmostEqual(carol["memory_gib_hours_held"], carol["cpu_hours_held"], places=4)
+        # So it is for one of them.
+        (one,) = self.document("anew", "--by=account", "--user=alice")["rows"]
+        self.assertAlmostEqual(one["cpu_hours_held"], held["alice"][0], places=4)
         # Energy is counted by the exporter alone: what is missing is from the last scrape to the restart, of each.
         (alice,) = [row for row in document["rows"] if row["name"] == "alice"]
         self.assertAlmostEqual(alice["energy_kwh"], truth(CASES["anew"])["alice"][2] - 3 * INTERVAL * ALL.watts / KWH, places=5)
@@ -291,6 +297,7 @@ class Usage(unittest.TestCase):
         document = self.document("renamed")
         self.assert_is(document, truth(CASES["renamed"][:1]))
         self.assertFalse([note for note in document["notes"] if "counted before" in note], document["notes"])
+        self.assert_is(self.document("young"), truth(CASES["young"][:1]))
 
     def test_windows_whose_ends_are_in_a_gap_add_up(self):
         # The value at an end is that of the last scrape before it.

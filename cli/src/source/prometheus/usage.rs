@@ -22,7 +22,7 @@ use super::selector::range;
 use super::{Prometheus, Selection};
 use crate::Failure;
 
-use amounts::{JobsThen, Values, before_window, counted_before};
+use amounts::{JobsThen, Values, before_window, counted_before, part_of};
 use countings::{Counting, is_same};
 use following::Followed;
 use notes::Told;
@@ -177,9 +177,10 @@ enum Start {
     /// With what it had before.
     Value(Look),
     /// With what running jobs had when the counting before was seen last, and have at the first look at it.
-    Jobs(Option<Look>, Look),
-    /// A node that is new here and counted before: with what another name of it had, if there is one, else with its first value.
-    Unseen(Vec<(Node, f64, Look)>, Look),
+    Jobs(Look, Look),
+    /// A node that is new here. With what another name of it had, if there is one. Else, where it counted before the window, with its
+    /// first value, and where it did not, with what jobs had until the window.
+    New(Vec<(Node, f64, Look)>, Look),
 }
 
 impl Prometheus {
@@ -196,11 +197,12 @@ impl Prometheus {
             match &each.start {
                 Start::Value(look) => note(&mut looks, *look, &each.node),
                 Start::Jobs(then, now) => {
-                    then.iter().for_each(|then| note(&mut looks_at_jobs, *then, &each.node));
+                    note(&mut looks_at_jobs, *then, &each.node);
                     note(&mut looks_at_jobs, *now, &each.node);
                 }
-                Start::Unseen(others, first) => {
+                Start::New(others, first) => {
                     note(&mut looks, *first, &each.node);
+                    note(&mut looks_at_jobs, *first, &each.node);
                     others.iter().for_each(|(node, _, last)| note(&mut looks, *last, node));
                 }
             }
@@ -221,36 +223,27 @@ impl Prometheus {
             let (mut before, after) = (Values::new(), values(node, *end));
             match start {
                 Start::Value(look) => before.clone_from(values(node, *look)),
-                Start::Jobs(Some(then), now) => before = counted_before(jobs(*then), jobs(*now)),
-                Start::Jobs(None, now) => {
-                    before = before_window(jobs(*now), asking.since, now.at);
-                    if !before.is_empty() {
-                        told.old_jobs.insert(node.clone());
-                    }
-                }
-                Start::Unseen(others, first) => {
-                    let first = values(node, *first);
+                Start::Jobs(then, now) => before = part_of(counted_before(jobs(*then), jobs(*now)), after),
+                Start::New(others, first) => {
+                    let (seen, now) = (values(node, *first), jobs(*first));
                     let others: Vec<&Values> = others
                         .iter()
                         .map(|(other, began, last)| (values(other, *last), *began))
-                        .filter(|(other, began)| amounts::continues(other, first, [*began, counting.began]))
+                        .filter(|(other, began)| amounts::continues(other, seen, [*began, counting.began]))
                         .map(|(other, _)| other)
                         .collect();
-                    match others.as_slice() {
-                        [other] => before.clone_from(other),
-                        _ => {
-                            told.unseen.insert(node.clone());
-                            before.clone_from(first);
+                    if let [other] = others.as_slice() {
+                        before.clone_from(other);
+                    } else if counting.began >= asking.since {
+                        before = part_of(before_window(now, asking.since, first.at), after);
+                        if !before.is_empty() {
+                            told.old_jobs.insert(node.clone());
                         }
+                    } else {
+                        told.unseen.insert(node.clone());
+                        before.clone_from(seen);
                     }
                 }
-            }
-            if matches!(start, Start::Jobs(..)) {
-                // What is taken off is a part of what is there.
-                before.retain(|key, value| {
-                    *value = value.min(after.get(key).copied().unwrap_or(0.0));
-                    *value > 0.0
-                });
             }
             let grown = amounts::grown(&before, after);
             if !grown.lost.is_empty() {
@@ -324,10 +317,9 @@ fn ends(asking: &Asking, nodes: &BTreeMap<Node, Followed>, told: &mut Told) -> V
                         Some(then) => {
                             *told.anew.entry(node.clone()).or_default() += 1;
                             let pages = (first + FIRST_PAGES).min(counting.last);
-                            Start::Jobs(Some(look(then.last, then.first)), look(pages, Some(first)))
+                            Start::Jobs(look(then.last, then.first), look(pages, Some(first)))
                         }
-                        None if counting.began >= asking.since => Start::Jobs(None, look(first, Some(first))),
-                        None => Start::Unseen(other_names(nodes, node, counting), look(first, Some(first))),
+                        None => Start::New(other_names(nodes, node, counting), look(first, Some(first))),
                     }
                 }
             };

@@ -158,6 +158,15 @@ pub(super) fn before_window(now: &JobsThen, since: f64, at: f64) -> Values {
     before
 }
 
+/// What is taken off is a part of what is there.
+pub(super) fn part_of(mut values: Values, after: &Values) -> Values {
+    values.retain(|key, value| {
+        *value = value.min(after.get(key).copied().unwrap_or(0.0));
+        *value > 0.0
+    });
+    values
+}
+
 /// What counters grew by, and how many have no value at the end or fell.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Grown {

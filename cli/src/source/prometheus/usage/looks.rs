@@ -14,6 +14,8 @@ use crate::source::prometheus::selector::any_of;
 
 /// Labels of owners.
 const OWNER: &str = "user, account, partition, qos";
+/// Those of what nodes have beyond them.
+const PART: &str = "domain, socket, gpu, uuid";
 
 impl Prometheus {
     /// The values at all looks.
@@ -77,7 +79,7 @@ impl Prometheus {
             let matchers: Vec<&str> = matchers.iter().copied().chain([names.as_str()]).collect();
             let series = self.scope.selector(&matchers);
             format!(
-                "sum by (__name__, instance, {kept}) (max by ({ALL_LABELS}, {OWNER}, {}) (last_over_time({series}[{back}ms])))",
+                "sum by (__name__, instance, {kept}) (max by (__name__, instance, {OWNER}, {PART}, {}) (last_over_time({series}[{back}ms])))",
                 self.scope.cluster_label
             )
         };
