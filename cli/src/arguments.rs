@@ -2,6 +2,7 @@
 
 mod export;
 mod record;
+mod usage;
 
 use std::path::{Path, PathBuf};
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::export::{Export, ExportBy, ExportLayout};
 pub use self::record::{OfNode, Record};
+pub use self::usage::{Usage, UsageBy, UsageFormat};
 use crate::digest::policies;
 use crate::job_id::JobId;
 
@@ -99,6 +101,8 @@ pub enum Command {
     Compare(Compare),
     /// What ended jobs held and did not use
     Waste(Waste),
+    /// What users, accounts, partitions or nodes held and used, from the counters of owners
+    Usage(Usage),
     /// What running jobs do now, live
     Top(Top),
     /// A job's data as a file for other programs

@@ -46,6 +46,7 @@ complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "list" -d 'Jobs,
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "array" -d 'How the elements of an array differ'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "compare" -d 'Jobs side by side, and how well they scale'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "waste" -d 'What ended jobs held and did not use'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "usage" -d 'What users, accounts, partitions or nodes held and used, from the counters of owners'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "top" -d 'What running jobs do now, live'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "export" -d 'A job\'s data as a file for other programs'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "record" -d 'Records what the node\'s exporter shows of the job that this runs in, for reports and exports without a server'
@@ -179,6 +180,32 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l no-sacct -
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand waste" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s b -l by -d 'What is added up' -r -f -a "user\t'Users'
+account\t'Accounts'
+partition\t'Partitions'
+node\t'Nodes, with what no job can be charged with'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s u -l user -d 'Jobs of this user [default: all that you may see]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s A -l account -d 'Jobs of this account' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s p -l partition -d 'Jobs in this partition' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s f -l format -d 'How it is shown' -r -f -a "table\t'A table with a total'
+csv\t'CSV (RFC 4180)'
+json\t'JSON'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s u -l user -d 'Jobs of this user [default: all that you may see]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s A -l account -d 'Jobs of this account' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s p -l partition -d 'Jobs in this partition' -r

@@ -15,6 +15,7 @@ mod report;
 mod snapshot;
 mod surroundings;
 mod top;
+mod usage;
 mod waste;
 
 use std::future::Future;
@@ -93,6 +94,9 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
         }
         Command::Waste(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(waste::run(&options, here))
+        }),
+        Command::Usage(options) => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
+            Box::pin(usage::run(&options, here))
         }),
         Command::Digest(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(digest::run(&options, here))

@@ -9,6 +9,7 @@ pub mod prometheus;
 pub mod recordings;
 
 pub(crate) use identity::several_clusters;
+pub(crate) use measured::node_name;
 
 use std::future::Future;
 

@@ -14,6 +14,7 @@ use super::endings::Facts;
 use super::identity::Who;
 use crate::text::harmless;
 
+pub(crate) use building::node_name;
 #[cfg(test)]
 pub(in crate::source) use building::tests::sample;
 pub(in crate::source) use building::{exporter, measured, metrics_of};

@@ -14,6 +14,7 @@ mod running;
 mod runs;
 pub use over_time::{OF_PAGES, OF_REPORTS};
 mod selector;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -32,6 +33,7 @@ pub use gpu_times::{GpuCurves, GpuTimes, JobGpus};
 pub use list::Selection;
 pub use running::RunningJob;
 pub use selector::Scope;
+pub use usage::{Counter, Of, Usage, Used};
 
 /// A server.
 #[derive(Debug, Clone)]
