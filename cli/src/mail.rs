@@ -2,6 +2,7 @@
 
 pub mod event;
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lettre::message::header::{HeaderName, HeaderValue};
@@ -32,7 +33,7 @@ pub struct Mailer {
 
 #[derive(Debug)]
 enum By {
-    Sendmail(SendmailTransport),
+    Sendmail(PathBuf),
     Server(SmtpTransport),
 }
 
@@ -59,10 +60,7 @@ impl Mailer {
         };
         let by = match &config.smtp {
             Some(url) => By::Server(server(url, config, host.clone())?),
-            None => {
-                let program = config.sendmail.clone().unwrap_or_else(|| SENDMAIL.into());
-                By::Sendmail(SendmailTransport::new_with_command(program))
-            }
+            None => By::Sendmail(config.sendmail.clone().unwrap_or_else(|| SENDMAIL.into())),
         };
         Ok(Self {
             host,
@@ -124,9 +122,13 @@ impl Mailer {
     /// The server or the program that did not take it.
     pub fn send(&self, message: &Message) -> Result<(), Failure> {
         match &self.by {
-            By::Sendmail(sendmail) => {
-                sendmail.send(message).map_err(|error| Failure::other(format!("sendmail: {error}")))
-            }
+            By::Sendmail(program) if !program.exists() => Err(Failure::other(format!(
+                "{} is not there: mail.smtp names a server, mail.sendmail another program",
+                program.display()
+            ))),
+            By::Sendmail(program) => SendmailTransport::new_with_command(program)
+                .send(message)
+                .map_err(|error| Failure::other(format!("{}: {error}", program.display()))),
             By::Server(server) => server
                 .send(message)
                 .map(drop)

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use job_report::{Ended, Job, Origin};
@@ -17,7 +18,12 @@ pub struct Sacct {
     /// It was named, so that its absence is worth a word.
     named: bool,
     timeout: Duration,
+    failure: Arc<OnceLock<String>>,
 }
+
+/// What a report says where the command failed. Why it did is said once, whatever the number of reports.
+pub(super) const NOT_KNOWN: &str =
+    "SLURM's accounting does not answer: state, time limit and waiting time are what the nodes know.";
 
 /// A run of a job, as the accounting has it. An empty string is not known.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -81,12 +87,18 @@ impl Sacct {
                 program: setting.unwrap_or("sacct").into(),
                 named: setting.is_some(),
                 timeout: Duration::from_secs(10),
+                failure: Arc::default(),
             }),
         }
     }
 
-    /// The runs of a job. The error is a sentence for the report; without any sacct there are none.
-    pub async fn records(&self, job: &str) -> Result<Vec<Record>, String> {
+    /// Why it failed the first time.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// The runs of a job; without any sacct there are none. `None` if it failed.
+    pub async fn records(&self, job: &str) -> Option<Vec<Record>> {
         // No name of a job can have been made to contain this.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let delimiter = format!("|{now:x}|");
@@ -100,9 +112,13 @@ impl Sacct {
             &format!("--jobs={job}"),
         ];
         match slurm_command::ask(&self.program, &arguments, self.timeout).await {
-            Ok(text) => Ok(parse(&text, &delimiter)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Ok(Vec::new()),
-            Err(error) => Err(format!("SLURM's accounting is not known: {error}.")),
+            Ok(text) => Some(parse(&text, &delimiter)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Some(Vec::new()),
+            Err(error) => {
+                // Of several failures the first one is enough.
+                let _ = self.failure.set(error.to_string());
+                None
+            }
         }
     }
 }

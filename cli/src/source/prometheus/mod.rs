@@ -112,8 +112,8 @@ impl Prometheus {
         }
         let mut job = measured.into_job(who, (run, count));
         match accounting {
-            Ok(records) => accounting::fill(&mut job, records),
-            Err(note) => notes.push(note),
+            Some(records) => accounting::fill(&mut job, records),
+            None => notes.push(accounting::NOT_KNOWN.to_owned()),
         }
         Ok(Report::new(job, &self.thresholds, notes))
     }
@@ -123,7 +123,7 @@ impl Prometheus {
         let (Some(sacct), JobId::Element { .. } | JobId::Component { .. }) = (&self.sacct, id) else {
             return Err(unknown);
         };
-        let Ok(records) = sacct.records(&id.to_string()).await else { return Err(unknown) };
+        let Some(records) = sacct.records(&id.to_string()).await else { return Err(unknown) };
         let numbers: BTreeSet<u64> = records.iter().map(|record| record.id).collect();
         let Some(number) = numbers.first().filter(|_| numbers.len() == 1) else { return Err(unknown) };
         let mut who = self.find(&JobId::Number(*number)).await.map_err(|_| unknown)?;
@@ -138,10 +138,10 @@ impl Prometheus {
         Ok(who)
     }
 
-    async fn accounting(&self, id: u64, who: &Identity) -> Result<Vec<Record>, String> {
+    async fn accounting(&self, id: u64, who: &Identity) -> Option<Vec<Record>> {
         match &self.sacct {
             Some(sacct) => sacct.records(&shown(id, who)).await,
-            None => Ok(Vec::new()),
+            None => Some(Vec::new()),
         }
     }
 }
