@@ -287,7 +287,7 @@ pub enum JobState {
 pub enum ListFormat {
     /// A table
     Text,
-    /// Fields with | between them, as sacct --parsable2
+    /// Fields with | between them, as sacct --parsable2; seconds, bytes, joules, and ratios of 0 to 1
     Parsable,
     /// JSON
     Json,

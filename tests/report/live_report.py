@@ -263,6 +263,9 @@ class Reports(unittest.TestCase):
             self.assertEqual(by_id[jobid]["numbers"]["cpu_efficiency"], self.report(jobid)["numbers"]["cpu_efficiency"], jobid)
         columns_ = self.run_it("list", *sorted(by_id)[:2], "--columns=job,cpu", "--format=parsable").out.splitlines()
         self.assertEqual((columns_[0], len(columns_)), ("job|cpu", 3))
+        for line in columns_[1:]:
+            jobid, cpu = line.split("|")
+            self.assertEqual(float(cpu) if cpu else None, by_id[jobid]["numbers"]["cpu_use"])
 
     def test_waste_adds_up(self):
         def rows(by):
@@ -288,6 +291,8 @@ class Reports(unittest.TestCase):
         self.assertEqual(ran.status, 0, ran.err)
         self.assertIn("yes 2 nodes with the exporter\n", ran.out)
         self.assertIn("yes rows of ended jobs, for waste\n", ran.out)
+        self.assertIn("yes all targets are up\n", ran.out)
+        self.assertIn("no  configuration /etc/jobledger/jobledger.toml (it is not there, and need not be)\n", ran.out)
 
     def fails(self, status, pattern, *arguments, url=None, **environment):
         """One line that says what to do."""

@@ -235,7 +235,7 @@ mod tests {
         let head = "Array 7: 20 elements seen, 0 running, 0 killed for memory, 20 with advice\n\nTime\n";
         assert!(page.starts_with(head), "{page}");
         assert!(
-            page.contains("\n  40 % to 50 %                 20 ########################################\n"),
+            page.contains("\n  40 % to 50 %                20 ########################################\n"),
             "{page}"
         );
         assert!(page.contains("\n  50 % to 60 %                 0\n"), "no blanks at its end: {page}");

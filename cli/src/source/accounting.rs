@@ -97,8 +97,26 @@ impl Sacct {
         self.failure.get().map(String::as_str)
     }
 
+    /// Whether it answers, or why not.
+    pub async fn answers(&self) -> Result<(), String> {
+        self.ask("1").await.map(drop).map_err(|error| error.to_string())
+    }
+
     /// The runs of a job; without any sacct there are none. `None` if it failed.
     pub async fn records(&self, job: &str) -> Option<Vec<Record>> {
+        match self.ask(job).await {
+            Ok((text, delimiter)) => Some(parse(&text, &delimiter)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Some(Vec::new()),
+            Err(error) => {
+                // Of several failures the first one is enough.
+                let _ = self.failure.set(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// What it prints of a job, and its delimiter.
+    async fn ask(&self, job: &str) -> io::Result<(String, String)> {
         // No name of a job can have been made to contain this.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let delimiter = format!("|{now:x}|");
@@ -111,15 +129,8 @@ impl Sacct {
             &format!("--format={}", FIELDS.join(",")),
             &format!("--jobs={job}"),
         ];
-        match slurm_command::ask(&self.program, &arguments, self.timeout).await {
-            Ok(text) => Some(parse(&text, &delimiter)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Some(Vec::new()),
-            Err(error) => {
-                // Of several failures the first one is enough.
-                let _ = self.failure.set(error.to_string());
-                None
-            }
-        }
+        let text = slurm_command::ask(&self.program, &arguments, self.timeout).await?;
+        Ok((text, delimiter))
     }
 }
 
