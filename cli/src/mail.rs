@@ -46,6 +46,14 @@ pub struct Letter {
     pub text: String,
 }
 
+impl Letter {
+    /// For a reader who wants to see it before it is sent.
+    pub fn shown(&self, to: &[Address]) -> String {
+        let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+        format!("To: {}\nSubject: {}\n\n{}\n", to.join(", "), harmless_line(&self.subject), self.text)
+    }
+}
+
 impl Mailer {
     /// # Errors
     /// A wrong address, URL or file of a password.

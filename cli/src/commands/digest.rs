@@ -234,22 +234,16 @@ pub(super) fn hand_over(
     history: &mut History,
     here: &Surroundings,
 ) -> Result<(), Failure> {
+    if mails.is_empty() && !send {
+        return output::write(None, b"There is no mail to send.\n");
+    }
     let mailer = Mailer::new(&here.config.mail)?;
     let mut failed = 0;
     for mail in mails {
         let to = mail.to.clone().and_then(|to| mailer.addresses(&to));
         let message = to.and_then(|to| Ok((mailer.message(&mail.letter, &to)?, to)));
         let done = message.and_then(|(message, to)| {
-            if send {
-                mailer.send(&message)
-            } else {
-                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
-                let Letter { subject, text } = &mail.letter;
-                output::write(
-                    None,
-                    format!("To: {}\nSubject: {subject}\n\n{text}\n", to.join(", ")).as_bytes(),
-                )
-            }
+            if send { mailer.send(&message) } else { output::write(None, mail.letter.shown(&to).as_bytes()) }
         });
         match done {
             // What was sent and cannot be written down ends the run: the next one would send it again.

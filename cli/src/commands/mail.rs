@@ -49,8 +49,12 @@ pub(super) fn run(
     // The job's name in it is the user's.
     let subject = harmless_line(&options.subject);
     let text = page.map_or_else(|| format!("{subject}\n"), |page| format!("{subject}\n\n{page}"));
-    let message = mailer.message(&Letter { subject, text }, &to)?;
-    if options.dry_run { output::write(None, &message.formatted()) } else { mailer.send(&message) }
+    let letter = Letter { subject, text };
+    let message = mailer.message(&letter, &to)?;
+    if options.dry_run {
+        return output::write(None, letter.shown(&to).as_bytes());
+    }
+    mailer.send(&message)
 }
 
 async fn page(event: &Event, wait: u32, surroundings: &Surroundings) -> Result<String, Failure> {
