@@ -68,7 +68,7 @@ def edges():
     # Seen once, as nodes that are scraped each minute show it.
     edges.node("n2", [NOW - 15])
     edges.job(4, "n2", [NOW - 15], since(NOW - 40), start=NOW - 40)
-    # Seen when it had begun, or by a server whose clock is behind: its power cannot be told.
+    # Seen when it had begun, or by a server whose clock is behind: its power is not known.
     edges.job(5, "n2", [NOW - 15], since(NOW - 18), start=NOW - 18)
     edges.job(6, "n2", [NOW - 15], lambda at: 25, start=NOW + 30)
     # Old, and the exporter was started a minute ago without what it had counted: CPU time is the kernel's and goes on.
@@ -106,14 +106,14 @@ class Young(unittest.TestCase):
         for number in (2, 3, 7, 8, 9):
             self.assertEqual(use(number), ("93 %", "25 %", "650 W" if number == 2 else "400 W"), number)
 
-    def test_what_cannot_be_told_is_absent(self):
+    def test_what_is_not_known_is_absent(self):
         use = lambda number: (self.rows[number][-5], self.rows[number][-1])  # noqa: E731
         for number in (5, 6):
             self.assertEqual(use(number), ("93 %", "-"), number)
         self.assertEqual(use(11), ("-", "-"))
 
     def test_the_head_says_what_its_sums_lack(self):
-        # 13 nodes with two cores each, one job on two of them does not tell; a job with two GPUs and four with one, three quarters idle.
+        # 13 nodes with two cores each, one job on two of them is not known; a job with two GPUs and four with one, three quarters idle.
         self.assertEqual(self.head, "11 jobs: 4.5 of 6 GPUs idle, 1.54 of 26 cores idle, 4 not known, 26 GiB held, 2.85 kW of 8 jobs")
 
 

@@ -60,7 +60,7 @@ Examples:
 
 pub(super) const DIGEST: &str = "\
 Examples:
-  jobledger digest                     # who would be told of what
+  jobledger digest                     # who would get a mail, and why
   jobledger digest --dry-run --only=alice
   jobledger digest --send";
 

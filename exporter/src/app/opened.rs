@@ -133,7 +133,7 @@ fn set_turns(machine: &Machine, roots: &Roots, ms: u64) {
                 )
             }
             Err(error) => {
-                tracing::warn!(%error, pmu = pmu.name, "the interval at which the kernel rotates groups of counters stays as it was: only root may set it");
+                tracing::warn!(%error, pmu = pmu.name, "the interval at which the kernel rotates groups of counters is unchanged: only root may set it");
             }
         }
     }
