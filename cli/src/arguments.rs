@@ -1,5 +1,6 @@
 //! The command line: help, man pages and completions come from here.
 
+mod examples;
 mod export;
 mod record;
 mod usage;
@@ -11,12 +12,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use self::export::{Export, ExportBy, ExportLayout};
 pub use self::record::{OfNode, Record};
 pub use self::usage::{Usage, UsageBy, UsageFormat};
+use crate::Failure;
 use crate::digest::policies;
 use crate::job_id::JobId;
 
 /// Reports of SLURM jobs, from what the Jobledger exporter measured
 #[derive(Debug, Parser)]
-#[command(name = "jobledger", version, about, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "jobledger", version, about, arg_required_else_help = true, after_help = examples::PROGRAM)]
 pub struct Arguments {
     /// What is common to all commands.
     #[command(flatten)]
@@ -69,12 +71,31 @@ pub struct Common {
     /// When to colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: When,
-    /// Columns of a report as text [default: 80]
+    /// Columns of a report as text [default: the terminal's, 120 at most; 80 without one]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(60..=400))]
     pub width: Option<u16>,
     /// No characters beyond ASCII in a report as text
-    #[arg(long, global = true)]
-    pub ascii: bool,
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "auto",
+        default_missing_value = "always"
+    )]
+    pub ascii: Ascii,
+}
+
+/// When a report has no characters beyond ASCII.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Ascii {
+    /// Where $LC_ALL, $LC_CTYPE or $LANG names a locale without UTF-8
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }
 
 /// When something is done.
@@ -92,34 +113,48 @@ pub enum When {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// What jobs used of what they had, and what to change
+    #[command(after_help = examples::REPORT)]
     Report(Report),
     /// Jobs, a line each
+    #[command(after_help = examples::LIST)]
     List(List),
     /// How the elements of an array differ
+    #[command(after_help = examples::ARRAY)]
     Array(Array),
     /// Jobs side by side, and how well they scale
+    #[command(after_help = examples::COMPARE)]
     Compare(Compare),
     /// What ended jobs held and did not use
+    #[command(after_help = examples::WASTE)]
     Waste(Waste),
     /// What users, accounts, partitions or nodes held and used, from the counters of owners
     Usage(Usage),
     /// What running jobs do now, live
+    #[command(after_help = examples::TOP)]
     Top(Top),
     /// A job's data as a file for other programs
+    #[command(after_help = examples::EXPORT)]
     Export(Export),
     /// Records what the node's exporter shows of the job that this runs in, for reports and exports without a server
+    #[command(after_help = examples::RECORD)]
     Record(Record),
     /// What the job that this runs in used on this node so far, as a line of JSON
+    #[command(after_help = examples::SNAPSHOT)]
     Snapshot(OfNode),
     /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
+    #[command(after_help = examples::MAIL)]
     Mail(Mail),
     /// Mails users what their ended jobs wasted, by a file of policies
+    #[command(after_help = examples::DIGEST)]
     Digest(Digest),
     /// Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that
+    #[command(after_help = examples::IDLE_GPUS)]
     IdleGpus(Digest),
     /// What of this program works here, and what would change it
+    #[command(after_help = examples::CHECK)]
     Check,
     /// Completions for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -142,10 +177,10 @@ pub struct Report {
     /// Jobs: 123, 123_4, 123+1, 123.0, an SLUID, or slurm-123.out [default: this job, $SLURM_JOB_ID]
     #[arg(value_name = "JOB")]
     pub jobs: Vec<JobId>,
-    /// How it is shown [default: as the ending of --output says, else text]
+    /// How it is shown [default: as the ending of --output says, without one text]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// Writes to a file instead of the standard output. Its ending says the format: .html, .pdf, .md, .json
+    /// Writes to a file instead of the standard output. Its ending says the format: .txt, .json, .md, .html, .pdf
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Which run of a requeued job, from 1 [default: the last]
@@ -184,16 +219,20 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that the ending of a file means.
-    pub(crate) fn by_ending(path: &Path) -> Option<Self> {
-        match path.extension()?.to_ascii_lowercase().to_str()? {
-            "txt" => Some(Self::Text),
-            "json" => Some(Self::Json),
-            "md" => Some(Self::Markdown),
-            "html" | "htm" => Some(Self::Html),
+    /// The one that the ending of a file means; `None` if it has none.
+    pub(crate) fn by_ending(path: &Path) -> Result<Option<Self>, Failure> {
+        let Some(ending) = path.extension() else { return Ok(None) };
+        match ending.to_ascii_lowercase().to_str() {
+            Some("txt") => Ok(Some(Self::Text)),
+            Some("json") => Ok(Some(Self::Json)),
+            Some("md") => Ok(Some(Self::Markdown)),
+            Some("html" | "htm") => Ok(Some(Self::Html)),
             #[cfg(feature = "pdf")]
-            "pdf" => Some(Self::Pdf),
-            _ => None,
+            Some("pdf") => Ok(Some(Self::Pdf)),
+            _ => Err(Failure::usage(format!(
+                "{}: the name has to end in .txt, .json, .md, .html or .pdf, or --format says the format",
+                path.display()
+            ))),
         }
     }
 
@@ -252,7 +291,7 @@ pub enum JobState {
 pub enum ListFormat {
     /// A table
     Text,
-    /// Fields with | between them, as sacct --parsable2
+    /// Fields with | between them, as sacct --parsable2; seconds, bytes, joules, and ratios of 0 to 1
     Parsable,
     /// JSON
     Json,
@@ -328,7 +367,7 @@ pub struct Top {
     /// Seconds between two looks
     #[arg(short, long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=3600))]
     pub delay: u32,
-    /// Minutes over which what jobs use is a mean: some scrapes
+    /// Minutes over which what jobs use is a mean: some scrapes. Of a younger job it is the mean since its start
     #[arg(long, value_name = "MINUTES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1440))]
     pub over: u32,
     /// Prints the table once
@@ -425,11 +464,19 @@ mod tests {
     #[test]
     fn the_ending_of_a_file_says_the_format() {
         let of = |name: &str| Format::by_ending(Path::new(name));
-        assert_eq!(of("a/report.html"), Some(Format::Html));
-        assert_eq!(of("report.JSON"), Some(Format::Json));
-        assert_eq!(of("report.x.md"), Some(Format::Markdown));
+        assert_eq!(of("a/report.html"), Ok(Some(Format::Html)));
+        assert_eq!(of("report.JSON"), Ok(Some(Format::Json)));
+        assert_eq!(of("report.x.md"), Ok(Some(Format::Markdown)));
         #[cfg(feature = "pdf")]
-        assert_eq!(of("report.pdf"), Some(Format::Pdf));
-        assert_eq!([of("report"), of("html"), of(".pdf"), of("report.png"), of("/dev/null")], [None; 5]);
+        assert_eq!(of("report.pdf"), Ok(Some(Format::Pdf)));
+        for name in ["report", "html", ".pdf", "/dev/null", "a.b/report"] {
+            assert_eq!(of(name), Ok(None), "{name}");
+        }
+        for name in ["report.png", "r.xyz", "r.", "r.html.gz"] {
+            assert!(
+                of(name).unwrap_err().says.starts_with(&format!("{name}: the name has to end in .txt, ")),
+                "{name}"
+            );
+        }
     }
 }

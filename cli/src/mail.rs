@@ -73,6 +73,14 @@ pub struct Letter {
     pub text: String,
 }
 
+impl Letter {
+    /// For a reader who wants to see it before it is sent.
+    pub fn shown(&self, to: &[Address]) -> String {
+        let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+        format!("To: {}\nSubject: {}\n\n{}\n", to.join(", "), harmless_line(&self.subject), self.text)
+    }
+}
+
 impl Mailer {
     /// # Errors
     /// A wrong address, URL or file of a password.
@@ -190,6 +198,10 @@ impl Mailer {
     async fn hand_over(&self, envelope: &Envelope, bytes: &[u8]) -> Result<(), Unsent> {
         let unsent = |late, why: String| Unsent { failure: Failure::other(why), late };
         match &self.by {
+            By::Sendmail(program) if !program.exists() => {
+                let says = "is not there: mail.smtp names a server, mail.sendmail another program";
+                Err(unsent(false, format!("{} {says}", program.display())))
+            }
             By::Sendmail(program) => {
                 let mut arguments = vec!["-i".to_owned()];
                 arguments

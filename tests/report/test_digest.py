@@ -234,7 +234,7 @@ class Digests(unittest.TestCase):
             self.assertEqual((ran.status, ran.err.count("\n")), (2, 1), ran.err)
             self.assertIn(word, ran.err)
         ran = Ran(self.program, f"http://{self.server.address}", "digest", "--policies=/none")
-        self.assertEqual((ran.status, ran.err), (2, "jobledger: /none: No such file or directory (os error 2)\n"))
+        self.assertEqual((ran.status, ran.err), (2, "jobledger: /none: there is no such file; `cp /usr/share/doc/jobledger/digest.toml.example /none` gives an example\n"))
         self.history.write_text("{}\n")
         ran = self.run_it("--send")
         self.assertEqual(ran.status, 1)

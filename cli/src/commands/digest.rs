@@ -18,6 +18,9 @@ use crate::mail::{Letter, Mailer, Unsent};
 use crate::source::prometheus::Selection;
 use crate::{Failure, Kind, output, slurm_command};
 
+/// An example of policies, as the package has it.
+const EXAMPLE: &str = "/usr/share/doc/jobledger/digest.toml.example";
+
 /// Of each recipient: addresses with commas between them, or why there is none.
 pub(super) type Addresses = Vec<Result<String, Failure>>;
 
@@ -82,7 +85,12 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
 /// Reads the file.
 pub(super) fn read(path: &Path, here: &Surroundings) -> Result<Policies, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            wrong(format!("there is no such file; `cp {EXAMPLE} {}` gives an example", path.display()))
+        }
+        _ => wrong(error.to_string()),
+    })?;
     Policies::parse(&text, &here.thresholds).map_err(wrong)
 }
 
@@ -227,6 +235,9 @@ pub(super) async fn hand_over(
     history: &mut History,
     mailer: &Mailer,
 ) -> Result<(), Failure> {
+    if mails.is_empty() && !send {
+        return output::write(None, b"There is no mail to send.\n");
+    }
     let mut sent = 0;
     for mail in mails {
         match hand_over_one(mail, send, mailer).await {

@@ -17,7 +17,14 @@ pub(super) fn run(
     common: &Common,
     environment: &Environment,
 ) -> Result<(), Failure> {
+    // Mails are UTF-8, whatever slurmctld's locale is.
+    let environment = &Environment { ascii: false, ..environment.clone() };
     let event = Event::of(&options.subject, environment.mail_type.as_deref(), environment.job_id.as_deref());
+    if event.about.is_none() {
+        return Err(Failure::usage(
+            "neither the subject nor $SLURM_JOB_ID names a job: SLURM's subjects are like 'Slurm Job_id=123 Name=x Ended'",
+        ));
+    }
     let surroundings = Surroundings::new(common, environment, "30d");
     let mailer = match &surroundings {
         Ok(surroundings) => Mailer::new(&surroundings.config.mail)?,
@@ -43,9 +50,10 @@ pub(super) fn run(
     // The job's name in it is the user's.
     let subject = harmless_line(&options.subject);
     let text = page.map_or_else(|| format!("{subject}\n"), |page| format!("{subject}\n\n{page}"));
-    let message = mailer.message(&Letter { subject, text }, &to)?;
+    let letter = Letter { subject, text };
+    let message = mailer.message(&letter, &to)?;
     if options.dry_run {
-        return output::write(None, &message.formatted());
+        return output::write(None, letter.shown(&to).as_bytes());
     }
     let refused = block_on(async { Ok(mailer.send(&message).await?) })?;
     refused.iter().for_each(|why| warn(why));
@@ -62,7 +70,7 @@ async fn page(event: &Event, wait: u32, surroundings: &Surroundings) -> Result<S
         Some(About::Array(number)) => {
             let selection = Selection { array: Some(*number), ..Selection::default() };
             let reports = surroundings.reports_after(wait, &selection).await?;
-            array::page(*number, &reports, surroundings.ascii)
+            array::page(*number, &reports, surroundings.width, surroundings.ascii)
         }
         None => Err(Failure::usage("neither the subject nor $SLURM_JOB_ID names a job")),
     }

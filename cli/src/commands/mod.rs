@@ -108,7 +108,7 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
         }
         Command::Mail(options) => mail::run(&options, &arguments.common, environment),
         Command::Check => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
-            Box::pin(check::run(here))
+            Box::pin(check::run(arguments.common.config.as_deref(), here))
         }),
     };
     done.map(|()| ExitCode::SUCCESS)

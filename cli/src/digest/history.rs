@@ -85,7 +85,13 @@ impl History {
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(failed)?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Failure::other(format!(
+                    "{}: its directory is not there: the service makes it, or `history` in the policies names another file",
+                    path.display()
+                )),
+                _ => failed(error),
+            })?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use job_report::{Accounted, CLOCKS, Ended, Job, Origin};
@@ -21,7 +22,12 @@ pub struct Sacct {
     timeout: Duration,
     /// SLURM's names of clusters, by their labels.
     clusters: BTreeMap<String, String>,
+    failure: Arc<OnceLock<String>>,
 }
+
+/// What a report says where the command failed. Why it did is said once, whatever the number of reports.
+pub(super) const NOT_KNOWN: &str =
+    "SLURM's accounting does not answer: state, time limit and waiting time are what the nodes know.";
 
 /// A run of a job, as the accounting has it. An empty string is not known.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -99,17 +105,47 @@ impl Sacct {
             named: setting.is_some(),
             timeout: Duration::from_secs(10),
             clusters: slurm.clusters.clone().unwrap_or_default(),
+            failure: Arc::default(),
         })
     }
 
-    /// The runs of jobs, by their numbers, of the cluster with this label. The error is a sentence for the report; without any sacct, and of a cluster
-    /// that the configuration does not name among others, there are none.
-    pub async fn records(&self, jobs: &str, cluster: Option<&str>) -> Result<Vec<Record>, String> {
-        let named = cluster.and_then(|label| self.clusters.get(label));
+    /// Why it failed the first time.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Whether it answers, or why not.
+    pub async fn answers(&self) -> Result<(), String> {
+        self.ask("1", None).await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// The runs of jobs, by their numbers, of the cluster with this label; without any sacct, and of a cluster that the configuration does not name
+    /// among others, there are none. `None` if it failed.
+    pub async fn records(&self, jobs: &str, cluster: Option<&str>) -> Option<Vec<Record>> {
+        let named = cluster.and_then(|label| self.clusters.get(label)).map(String::as_str);
         if named.is_none() && cluster.is_some() && !self.clusters.is_empty() {
-            return Ok(Vec::new());
+            return Some(Vec::new());
         }
-        let is_of_cluster = named.is_some() || cluster.is_none();
+        match self.ask(jobs, named).await {
+            Ok((text, delimiter)) => {
+                let mut records = parse(&text, &delimiter);
+                for record in &mut records {
+                    record.is_of_cluster =
+                        named.is_some() || cluster.is_none_or(|cluster| cluster == record.cluster);
+                }
+                Some(records)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Some(Vec::new()),
+            Err(error) => {
+                // Of several failures the first one is enough.
+                let _ = self.failure.set(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// What it prints of jobs, and its delimiter.
+    async fn ask(&self, jobs: &str, cluster: Option<&str>) -> io::Result<(String, String)> {
         // No name of a job can have been made to contain this.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let delimiter = format!("|{now:x}|");
@@ -118,18 +154,9 @@ impl Sacct {
         arguments.push(format!("--delimiter={delimiter}"));
         arguments.push(format!("--format={}", FIELDS.join(",")));
         arguments.push(format!("--jobs={jobs}"));
-        arguments.extend(named.map(|name| format!("--clusters={name}")));
-        match slurm_command::ask(&self.program, &arguments, self.timeout).await {
-            Ok(text) => Ok(parse(&text, &delimiter)
-                .into_iter()
-                .map(|record| Record {
-                    is_of_cluster: is_of_cluster || cluster == Some(record.cluster.as_str()),
-                    ..record
-                })
-                .collect()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.named => Ok(Vec::new()),
-            Err(error) => Err(format!("SLURM's accounting is not known: {error}.")),
-        }
+        arguments.extend(cluster.map(|name| format!("--clusters={name}")));
+        let text = slurm_command::ask(&self.program, &arguments, self.timeout).await?;
+        Ok((text, delimiter))
     }
 }
 

@@ -149,7 +149,9 @@ impl Prometheus {
                 jobs.iter().filter(|job| job.cluster == cluster).map(|job| job.id).collect();
             let numbers: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
             for numbers in numbers.chunks(AT_ONCE) {
-                let Ok(records) = sacct.records(&numbers.join(","), cluster.as_deref()).await else { return };
+                let Some(records) = sacct.records(&numbers.join(","), cluster.as_deref()).await else {
+                    return;
+                };
                 let is_asked = |job: &&mut Job| job.cluster == cluster && job.evidence.accounted.is_none();
                 jobs.iter_mut().filter(is_asked).for_each(|job| accounting::fill(job, &records));
             }

@@ -74,8 +74,8 @@ impl Prometheus {
             self.accounting(who.id, &who.identity)
         );
         let (records, mut notes) = match accounting {
-            Ok(records) => (records, Vec::new()),
-            Err(note) => (Vec::new(), vec![note]),
+            Some(records) => (records, Vec::new()),
+            None => (Vec::new(), vec![accounting::NOT_KNOWN.to_owned()]),
         };
         let found = self.runs_of(&selector, &who, first?, wanted.curves).await?;
         let runs = runs::of_last_job(runs::joined(found, &records), &records);
@@ -97,7 +97,7 @@ impl Prometheus {
         let (Some(sacct), JobId::Element { .. } | JobId::Component { .. }) = (&self.sacct, id) else {
             return Err(unknown);
         };
-        let Ok(records) = sacct.records(&id.to_string(), self.scope.cluster.as_deref()).await else {
+        let Some(records) = sacct.records(&id.to_string(), self.scope.cluster.as_deref()).await else {
             return Err(unknown);
         };
         let numbers: BTreeSet<u64> = records.iter().map(|record| record.id).collect();
@@ -114,10 +114,10 @@ impl Prometheus {
         Ok(who)
     }
 
-    async fn accounting(&self, id: u64, who: &Identity) -> Result<Vec<Record>, String> {
+    async fn accounting(&self, id: u64, who: &Identity) -> Option<Vec<Record>> {
         match &self.sacct {
             Some(sacct) => sacct.records(&shown(id, who), self.scope.cluster.as_deref()).await,
-            None => Ok(Vec::new()),
+            None => Some(Vec::new()),
         }
     }
 }
