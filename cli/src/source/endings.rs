@@ -8,7 +8,7 @@ use prometheus_api::Sample;
 use crate::text::harmless;
 
 const TIME_LIMIT: &str = "jobledger_job_time_limit_seconds";
-const NODES: &str = "jobledger_job_nodes_asked";
+pub(super) const NODES: &str = "jobledger_job_nodes_asked";
 const EXIT_CODE: &str = "jobledger_job_exit_code";
 const EXIT_SIGNAL: &str = "jobledger_job_exit_signal";
 const STATE: &str = "jobledger_job_state_info";

@@ -4,6 +4,7 @@
 //! the exporter's own series, so no recording rule is needed.
 
 mod ended;
+mod ends;
 mod find;
 mod gpu_times;
 mod list;
@@ -26,8 +27,10 @@ use crate::{Failure, Kind};
 use selector::matcher;
 
 pub use ended::EndedJob;
+pub use ends::{Ends, Seen};
 pub use gpu_times::{GpuTimes, JobGpus};
 pub use list::Selection;
+pub use measure::APART;
 pub use running::RunningJob;
 pub use selector::Scope;
 
