@@ -292,7 +292,7 @@ impl Waiting {
         let age = Duration::try_from_secs_f64(now - entry.time).unwrap_or_default();
         let mut this =
             Self { entry, whom, arrived: Instant::now(), age, stage: Stage::End, tries: 0, is_broken: false };
-        if age >= this.patience() {
+        if age >= this.patience() && !this.is_comment() {
             // Nothing worked on it for a while. No later run has begun so early.
             this.stage = Stage::Turn { until: this.entry.time + APART, from: this.arrived };
         } else if whom == Whom::Nobody {
