@@ -28,7 +28,7 @@ const LOCK: &str = "lock";
 pub struct Spool {
     directory: PathBuf,
     /// How many entries may wait.
-    pub most: usize,
+    most: usize,
 }
 
 /// What a script of slurmctld was started for.

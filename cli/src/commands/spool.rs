@@ -246,11 +246,9 @@ impl Worker<'_> {
 
     fn did(&mut self, name: String, how: Outcome) {
         self.processes = self.processes.saturating_sub(1);
-        // Where many wait, what fails has no place.
-        let is_crowded = self.waiting.len() > self.spool.most / 2;
         match (self.waiting.get_mut(&name), how) {
             (_, Outcome::Done | Outcome::Nothing) | (None, _) => self.remove(name),
-            (Some(one), _) if !is_crowded && one.age() < LAST_TRY => one.fail(how),
+            (Some(one), _) if one.age() < LAST_TRY => one.fail(how),
             (Some(_), _) => self.give_up(name, "it failed"),
         }
     }
