@@ -5,8 +5,10 @@ mod export;
 mod record;
 mod usage;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::export::{Export, ExportBy, ExportLayout};
@@ -98,6 +100,32 @@ pub enum Ascii {
     Never,
 }
 
+impl Common {
+    /// The same for another process of this program, but for `--until`, `--verbose` and `--color`.
+    pub(crate) fn again(&self) -> Vec<OsString> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.clone().into_os_string());
+        let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+        let number = |number: Option<u32>| number.map(|number| number.to_string().into());
+        let values = [
+            ("--url=", text(&self.url)),
+            ("--http.config.file=", path(&self.http_config_file)),
+            ("--cluster=", text(&self.cluster)),
+            ("--config=", path(&self.config)),
+            ("--since=", text(&self.since)),
+            ("--tz=", text(&self.tz)),
+            ("--timeout=", number(self.timeout)),
+            ("--width=", number(self.width.map(u32::from))),
+            ("--ascii=", self.ascii.to_possible_value().map(|value| value.get_name().into())),
+        ];
+        let joined = values.into_iter().filter_map(|(option, value)| {
+            let mut whole = OsString::from(option);
+            whole.push(value?);
+            Some(whole)
+        });
+        joined.chain(self.no_sacct.then(|| "--no-sacct".into())).collect()
+    }
+}
+
 /// When something is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum When {
@@ -144,6 +172,10 @@ pub enum Command {
     /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
     #[command(after_help = examples::MAIL)]
     Mail(Mail),
+    /// Stores what a job used in SLURM's AdminComment: what EpilogSlurmctld of slurm.conf starts
+    AdminComment(AdminComment),
+    /// Does what mail --spool and admin-comment --spool left to it, until it is ended: a service
+    Spool,
     /// Mails users what their ended jobs wasted, by a file of policies
     #[command(after_help = examples::DIGEST)]
     Digest(Digest),
@@ -427,10 +459,10 @@ pub struct Compare {
 #[derive(Debug, Args)]
 pub struct Mail {
     /// The subject, as SLURM writes it: it says which job it is and what happened
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", value_parser = any_text())]
     pub subject: String,
     /// Who gets it: addresses with commas between them
-    #[arg(value_name = "RECIPIENT")]
+    #[arg(value_name = "RECIPIENT", value_parser = any_text())]
     pub recipient: String,
     /// Waits until the job's end was scraped, so many seconds at most
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(0..=3600))]
@@ -438,6 +470,31 @@ pub struct Mail {
     /// Shows the mail on the standard output and does not send it
     #[arg(long)]
     pub dry_run: bool,
+    /// Leaves it to `jobledger spool`. Where that does not run, or has too many, it is sent at once, without a report
+    #[arg(long, conflicts_with_all = ["dry_run", "wait"])]
+    pub spool: bool,
+    /// Sends it without a report, and says why there is none
+    #[arg(long, value_name = "WHY")]
+    pub without_report: Option<String>,
+}
+
+/// A job's name is its user's, and need not be UTF-8.
+fn any_text() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
+}
+
+/// `jobledger admin-comment`
+#[derive(Debug, Args)]
+pub struct AdminComment {
+    /// The job: 123 or 123_4 [default: that of SLURM's variables, which slurmctld sets for EpilogSlurmctld]
+    #[arg(value_name = "JOB")]
+    pub job: Option<JobId>,
+    /// Waits until the job's end was scraped, so many seconds at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub wait: u32,
+    /// Leaves it to `jobledger spool`. Where that does not run, or has too many, nothing is stored
+    #[arg(long, conflicts_with_all = ["wait", "job"])]
+    pub spool: bool,
 }
 
 /// `jobledger digest` and `jobledger idle-gpus`. Without an option they show a table.
@@ -460,6 +517,32 @@ pub struct Digest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn options_of_all_commands_are_the_same_for_another_process() {
+        let given = [
+            "--url=http://x",
+            "--http.config.file=/h",
+            "--cluster=c",
+            "--config=/c",
+            "--since=2d",
+            "--tz=UTC",
+            "--timeout=9",
+            "--width=99",
+            "--no-sacct",
+            "--ascii",
+        ];
+        let parsed = Arguments::parse_from(["jobledger", "spool"].iter().chain(&given));
+        assert_eq!(parsed.common.again(), given);
+        let left_out = ["--until", "--verbose", "--color", "--help", "--version"];
+        let mut command = <Arguments as clap::CommandFactory>::command();
+        command.build();
+        for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let option = format!("--{option}");
+            let is_given = given.iter().any(|given| given.split('=').next() == Some(&option));
+            assert!(is_given || left_out.contains(&option.as_str()), "{option}");
+        }
+    }
 
     #[test]
     fn the_ending_of_a_file_says_the_format() {

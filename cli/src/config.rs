@@ -26,6 +26,8 @@ pub struct Config {
     pub report: Report,
     /// How mails are sent.
     pub mail: Mail,
+    /// Where slurmctld's mails wait for their reports.
+    pub spool: Spool,
     /// Where recordings come from.
     pub record: Record,
     /// Whose jobs are shown. The site's file alone sets it.
@@ -95,6 +97,17 @@ pub struct Mail {
     pub timeout_seconds: Option<u32>,
 }
 
+/// Where slurmctld's mails wait for their reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(deny_unknown_fields, default)]
+pub struct Spool {
+    /// The directory; `/var/lib/jobledger-spool` if it is not set.
+    pub directory: Option<PathBuf>,
+    /// Mails and comments that may wait; 10000 if it is not set.
+    pub most: Option<usize>,
+}
+
 /// Where recordings come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
@@ -152,7 +165,7 @@ impl Config {
                 *below = own;
             }
         }
-        let Config { server, slurm, report, mail, record, privacy: _ } = own;
+        let Config { server, slurm, report, mail, spool, record, privacy: _ } = own;
         over(&mut self.server.url, server.url);
         over(&mut self.server.http_config_file, server.http_config_file);
         over(&mut self.server.cluster_label, server.cluster_label);
@@ -170,6 +183,8 @@ impl Config {
         over(&mut self.mail.smtp_password_file, mail.smtp_password_file);
         over(&mut self.mail.sendmail, mail.sendmail);
         over(&mut self.mail.timeout_seconds, mail.timeout_seconds);
+        over(&mut self.spool.directory, spool.directory);
+        over(&mut self.spool.most, spool.most);
         over(&mut self.record.exporter, record.exporter);
         over(&mut self.record.http_config_file, record.http_config_file);
         over(&mut self.record.nvml_library, record.nvml_library);

@@ -16,6 +16,9 @@ _jobledger() {
             ",$1")
                 cmd="jobledger"
                 ;;
+            jobledger,admin-comment)
+                cmd="jobledger__subcmd__admin__subcmd__comment"
+                ;;
             jobledger,array)
                 cmd="jobledger__subcmd__array"
                 ;;
@@ -36,9 +39,6 @@ _jobledger() {
                 ;;
             jobledger,flags)
                 cmd="jobledger__subcmd__flags"
-                ;;
-            jobledger,help)
-                cmd="jobledger__subcmd__help"
                 ;;
             jobledger,idle-gpus)
                 cmd="jobledger__subcmd__idle__subcmd__gpus"
@@ -61,62 +61,14 @@ _jobledger() {
             jobledger,snapshot)
                 cmd="jobledger__subcmd__snapshot"
                 ;;
+            jobledger,spool)
+                cmd="jobledger__subcmd__spool"
+                ;;
             jobledger,top)
                 cmd="jobledger__subcmd__top"
                 ;;
             jobledger,waste)
                 cmd="jobledger__subcmd__waste"
-                ;;
-            jobledger__subcmd__help,array)
-                cmd="jobledger__subcmd__help__subcmd__array"
-                ;;
-            jobledger__subcmd__help,check)
-                cmd="jobledger__subcmd__help__subcmd__check"
-                ;;
-            jobledger__subcmd__help,compare)
-                cmd="jobledger__subcmd__help__subcmd__compare"
-                ;;
-            jobledger__subcmd__help,completions)
-                cmd="jobledger__subcmd__help__subcmd__completions"
-                ;;
-            jobledger__subcmd__help,digest)
-                cmd="jobledger__subcmd__help__subcmd__digest"
-                ;;
-            jobledger__subcmd__help,export)
-                cmd="jobledger__subcmd__help__subcmd__export"
-                ;;
-            jobledger__subcmd__help,flags)
-                cmd="jobledger__subcmd__help__subcmd__flags"
-                ;;
-            jobledger__subcmd__help,help)
-                cmd="jobledger__subcmd__help__subcmd__help"
-                ;;
-            jobledger__subcmd__help,idle-gpus)
-                cmd="jobledger__subcmd__help__subcmd__idle__subcmd__gpus"
-                ;;
-            jobledger__subcmd__help,list)
-                cmd="jobledger__subcmd__help__subcmd__list"
-                ;;
-            jobledger__subcmd__help,mail)
-                cmd="jobledger__subcmd__help__subcmd__mail"
-                ;;
-            jobledger__subcmd__help,man)
-                cmd="jobledger__subcmd__help__subcmd__man"
-                ;;
-            jobledger__subcmd__help,record)
-                cmd="jobledger__subcmd__help__subcmd__record"
-                ;;
-            jobledger__subcmd__help,report)
-                cmd="jobledger__subcmd__help__subcmd__report"
-                ;;
-            jobledger__subcmd__help,snapshot)
-                cmd="jobledger__subcmd__help__subcmd__snapshot"
-                ;;
-            jobledger__subcmd__help,top)
-                cmd="jobledger__subcmd__help__subcmd__top"
-                ;;
-            jobledger__subcmd__help,waste)
-                cmd="jobledger__subcmd__help__subcmd__waste"
                 ;;
             *)
                 ;;
@@ -125,7 +77,7 @@ _jobledger() {
 
     case "${cmd}" in
         jobledger)
-            opts="-v -h -V --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help --version report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help"
+            opts="-v -h -V --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help --version report list array compare waste top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -171,8 +123,62 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__admin__subcmd__comment)
+            opts="-v -h --wait --spool --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --until)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
                     COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -237,10 +243,6 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -293,10 +295,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -361,10 +359,6 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -417,10 +411,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -483,10 +473,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -595,10 +581,6 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -653,262 +635,6 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help)
-            opts="report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__array)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__check)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__compare)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__completions)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__digest)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__export)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__flags)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__idle__subcmd__gpus)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__mail)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__man)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__record)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__report)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__snapshot)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__top)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        jobledger__subcmd__help__subcmd__waste)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -969,10 +695,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1085,10 +807,6 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1097,7 +815,7 @@ _jobledger() {
             return 0
             ;;
         jobledger__subcmd__mail)
-            opts="-s -v -h --subject --wait --dry-run --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            opts="-s -v -h --subject --wait --dry-run --spool --without-report --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1112,6 +830,10 @@ _jobledger() {
                     return 0
                     ;;
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --without-report)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1153,10 +875,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1211,10 +929,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1293,10 +1007,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1381,10 +1091,6 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1447,8 +1153,58 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --ascii)
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__spool)
+            opts="-v -h --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --until)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
                     COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1547,10 +1303,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)
@@ -1661,10 +1413,6 @@ _jobledger() {
                     ;;
                 --width)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --ascii)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
                     return 0
                     ;;
                 *)

@@ -54,6 +54,8 @@ complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "export" -d 'A j
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "record" -d 'Records what the node\'s exporter shows of the job that this runs in, for reports and exports without a server'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "snapshot" -d 'What the job that this runs in used on this node so far, as a line of JSON'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "admin-comment" -d 'Stores what a job used in SLURM\'s AdminComment: what EpilogSlurmctld of slurm.conf starts'
+complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "spool" -d 'Does what mail --spool and admin-comment --spool left to it, until it is ended: a service'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "digest" -d 'Mails users what their ended jobs wasted, by a file of policies'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "idle-gpus" -d 'Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that'
 complete -c jobledger -n "__fish_jobledger_needs_command" -f -a "check" -d 'What of this program works here, and what would change it'
@@ -334,6 +336,7 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -s v -l ve
 complete -c jobledger -n "__fish_jobledger_using_subcommand snapshot" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s s -l subject -d 'The subject, as SLURM writes it: it says which job it is and what happened' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l wait -d 'Waits until the job\'s end was scraped, so many seconds at most' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l without-report -d 'Sends it without a report, and says why there is none' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l cluster -d 'The cluster, where the server has several' -r
@@ -350,9 +353,44 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l ascii -d 'N
 always\t'Always'
 never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l dry-run -d 'Shows the mail on the standard output and does not send it'
+complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l spool -d 'Leaves it to `jobledger spool`. Where that does not run, or has too many, it is sent at once, without a report'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand mail" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l wait -d 'Waits until the job\'s end was scraped, so many seconds at most' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l spool -d 'Leaves it to `jobledger spool`. Where that does not run, or has too many, nothing is stored'
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l cluster -d 'The cluster, where the server has several' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l config -d 'Reads this configuration alone, instead of /etc/jobledger/jobledger.toml and ~/.config/jobledger/jobledger.toml' -r -F
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l since -d 'The earliest time to look at: 2026-11-01, 2026-11-01T08:00, or how long ago: 12h, 30d [default: 30d; of list 1d, of waste and digest 7d]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l until -d 'The latest time to look at' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l tz -d 'The time zone of times that are shown and given, such as Europe/Berlin [default: the system\'s]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l timeout -d 'Seconds for a query and its answer' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
+always\t'Always'
+never\t'Never'"
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l ascii -d 'No characters beyond ASCII in a report as text'
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l policies -d 'The file of policies' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l only -d 'Of this user alone' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r

@@ -8,6 +8,7 @@ use crate::arguments::{self, Common};
 use crate::mail::event::{About, Event, What};
 use crate::mail::{Letter, Mailer};
 use crate::source::prometheus::Selection;
+use crate::spool::{Spool, Task};
 use crate::text::harmless_line;
 use crate::{Failure, config, output};
 
@@ -17,15 +18,46 @@ pub(super) fn run(
     common: &Common,
     environment: &Environment,
 ) -> Result<(), Failure> {
-    // Mails are UTF-8, whatever slurmctld's locale is.
-    let environment = &Environment { ascii: false, ..environment.clone() };
     let event = Event::of(&options.subject, environment.mail_type.as_deref(), environment.job_id.as_deref());
     if event.about.is_none() {
         return Err(Failure::usage(
             "neither the subject nor $SLURM_JOB_ID names a job: SLURM's subjects are like 'Slurm Job_id=123 Name=x Ended'",
         ));
     }
-    let surroundings = Surroundings::new(common, environment, "30d");
+    if !options.spool {
+        return send(options, &event, options.without_report.as_deref(), common, environment);
+    }
+    let task = Task::Mail {
+        subject: options.subject.clone(),
+        recipient: options.recipient.clone(),
+        mail_type: environment.mail_type.clone(),
+        job_id: environment.job_id.clone(),
+    };
+    put(task, common, environment).or_else(|failure| {
+        warn(&failure.says);
+        send(options, &event, Some(&failure.says), common, environment)
+    })
+}
+
+/// Leaves a task to `jobledger spool`.
+pub(super) fn put(task: Task, common: &Common, environment: &Environment) -> Result<(), Failure> {
+    let config = config::load(common.config.as_deref(), environment.user_config.as_deref())?;
+    Spool::new(&config.spool).put(task).map_err(|error| Failure::other(error.to_string()))
+}
+
+fn send(
+    options: &arguments::Mail,
+    event: &Event,
+    without_report: Option<&str>,
+    common: &Common,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    // Mails are UTF-8, whatever slurmctld's locale is.
+    let environment = &Environment { ascii: false, ..environment.clone() };
+    let surroundings = match without_report {
+        None => Surroundings::new(common, environment, "30d"),
+        Some(why) => Err(Failure::other(why)),
+    };
     let mailer = match &surroundings {
         Ok(surroundings) => Mailer::new(&surroundings.config.mail)?,
         // Without a server there may be a configuration of mails.
@@ -38,12 +70,14 @@ pub(super) fn run(
     wrong.iter().for_each(|why| warn(why));
     let page = match surroundings {
         _ if event.what == What::Other => None,
-        Ok(surroundings) => Some(with(&surroundings, |here| Box::pin(page(&event, options.wait, here)))),
+        Ok(surroundings) => Some(with(&surroundings, |here| Box::pin(page(event, options.wait, here)))),
         Err(failure) => Some(Err(failure)),
     };
     let page = page.map(|page| {
         page.unwrap_or_else(|failure| {
-            warn(&failure.says);
+            if without_report.is_none() {
+                warn(&failure.says);
+            }
             format!("There is no report: {}\n", failure.says)
         })
     });

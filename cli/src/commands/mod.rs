@@ -1,5 +1,6 @@
 //! What the program does.
 
+mod admin_comment;
 mod array;
 mod check;
 mod compare;
@@ -13,6 +14,7 @@ mod patience;
 mod record;
 mod report;
 mod snapshot;
+mod spool;
 mod surroundings;
 mod top;
 mod usage;
@@ -107,6 +109,11 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
             })
         }
         Command::Mail(options) => mail::run(&options, &arguments.common, environment),
+        Command::AdminComment(options) => admin_comment::run(&options, &arguments.common, environment),
+        Command::Spool => {
+            let here = Surroundings::new(&arguments.common, environment, "30d")?;
+            block_on(patience::interrupted(spool::run(&arguments.common, &here)))
+        }
         Command::Check => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
             Box::pin(check::run(arguments.common.config.as_deref(), here))
         }),

@@ -36,6 +36,8 @@ pub struct Environment {
     pub node: String,
     /// `$SLURM_JOB_MAIL_TYPE`
     pub mail_type: Option<String>,
+    /// `$SLURM_CLUSTER_NAME`
+    pub cluster: Option<String>,
     /// `$USER`
     pub user: Option<String>,
     /// `$NO_COLOR`
@@ -62,6 +64,7 @@ impl Environment {
             node: get("SLURMD_NODENAME")
                 .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
             mail_type: get("SLURM_JOB_MAIL_TYPE"),
+            cluster: get("SLURM_CLUSTER_NAME"),
             user: get("USER"),
             no_color: get("NO_COLOR").is_some(),
             ascii: is_ascii(get),
@@ -224,10 +227,10 @@ impl Surroundings {
         }
     }
 
-    /// Shows what was asked, with --verbose, what the server remarked, and why sacct failed.
+    /// Shows what was asked since it was shown last, with --verbose, what the server remarked, and why sacct failed.
     #[allow(clippy::print_stderr, reason = "that is what it is for")]
     pub fn show_log(&self) {
-        for asked in self.source.client.log() {
+        for asked in self.source.client.take_log() {
             if self.verbose {
                 let (seconds, series, points, bytes) =
                     (asked.seconds, asked.series, asked.points, asked.bytes);

@@ -8,7 +8,7 @@ use prometheus_api::Sample;
 use crate::text::harmless;
 
 const TIME_LIMIT: &str = "jobledger_job_time_limit_seconds";
-const NODES: &str = "jobledger_job_nodes_asked";
+pub(super) const NODES: &str = "jobledger_job_nodes_asked";
 const RESTARTS: &str = "jobledger_job_restarts";
 const EXIT_CODE: &str = "jobledger_job_exit_code";
 const EXIT_SIGNAL: &str = "jobledger_job_exit_signal";

@@ -137,7 +137,7 @@ impl Prometheus {
 const AROUND: f64 = 600.0;
 
 /// Runs of a job begin so many seconds apart at least: SLURM holds a requeued job for `cred_expire`, two minutes if nothing is set.
-const APART: f64 = 60.0;
+pub const APART: f64 = 60.0;
 
 /// A job on a node.
 struct OnNode {

@@ -5,6 +5,7 @@
 
 mod changes;
 mod ended;
+mod ends;
 mod find;
 mod gpu_times;
 mod list;
@@ -29,8 +30,10 @@ use crate::{Failure, Kind};
 use selector::matcher;
 
 pub use ended::EndedJob;
+pub use ends::{Ends, Seen};
 pub use gpu_times::{GpuCurves, GpuTimes, JobGpus};
 pub use list::Selection;
+pub use measure::APART;
 pub use running::RunningJob;
 pub use selector::Scope;
 pub use usage::{Counter, Of, Usage, Used};
