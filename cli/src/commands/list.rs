@@ -73,7 +73,7 @@ const COLUMNS: &[Column] = &[
     },
     Column {
         head: Head { name: "advice", number: false },
-        cell: |report, _| report.advice.first().map(|advice| advice.piece.name().to_owned()),
+        cell: |report, _| report.advice.first().map(|advice| advice.piece.label().to_owned()),
     },
 ];
 

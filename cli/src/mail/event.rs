@@ -10,6 +10,8 @@ pub struct Event {
     pub about: Option<About>,
     /// What happened to it.
     pub what: What,
+    /// SLURM counts no second of it, and it was cancelled: most likely it never started.
+    pub never_ran: bool,
 }
 
 /// Whose report belongs into the mail.
@@ -64,7 +66,10 @@ impl Event {
                 .max_by_key(|(at, ..)| *at)
                 .map(|(_, word, what)| (word, what)),
         };
-        Self { about, what: what.map_or(What::Other, |(_, what)| what) }
+        // The last one, too.
+        let ran = subject.rsplit_once(", Run time ").map(|(_, ran)| ran);
+        let never_ran = ran.is_some_and(|ran| ran.starts_with("00:00:00, CANCELLED,"));
+        Self { about, what: what.map_or(What::Other, |(_, what)| what), never_ran }
     }
 }
 
@@ -98,15 +103,32 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_was_cancelled_while_it_waited_never_ran() {
+        let never_ran = |tail: &str| Event::of(&format!("Slurm Job_id=7 Name={tail}"), None, None).never_ran;
+        assert!(never_ran("x Failed, Run time 00:00:00, CANCELLED, ExitCode 0"));
+        assert!(!never_ran("x Failed, Run time 00:00:01, CANCELLED, ExitCode 0"));
+        assert!(!never_ran("x Failed, Run time 00:00:00, FAILED, ExitCode 1"));
+        assert!(!never_ran(
+            "x, Run time 00:00:00, CANCELLED, y Ended, Run time 00:01:00, COMPLETED, ExitCode 0"
+        ));
+    }
+
+    #[test]
     fn variables_go_before_words() {
         let subject = "Slurm Job_id=7 Name=x Ended, Run time 00:00:10, COMPLETED, ExitCode 0";
         let event = Event::of(subject, Some("Reached 90% of time limit"), Some("9"));
-        assert_eq!(event, Event { about: Some(About::Job(JobId::Number(7))), what: What::Runs });
+        assert_eq!(
+            event,
+            Event { about: Some(About::Job(JobId::Number(7))), what: What::Runs, never_ran: false }
+        );
         let event = Event::of("Job 9 is over", Some("Ended"), Some("9"));
-        assert_eq!(event, Event { about: Some(About::Job(JobId::Number(9))), what: What::Ended });
+        assert_eq!(
+            event,
+            Event { about: Some(About::Job(JobId::Number(9))), what: What::Ended, never_ran: false }
+        );
         assert_eq!(
             Event::of("", Some("Invalid dependency"), Some("x")),
-            Event { about: None, what: What::Other }
+            Event { about: None, what: What::Other, never_ran: false }
         );
     }
 

@@ -8,6 +8,7 @@ mod find;
 mod gpu_times;
 mod list;
 mod measure;
+mod never_ran;
 mod over_time;
 mod running;
 pub use over_time::{OF_PAGES, OF_REPORTS};
@@ -54,7 +55,15 @@ const MOST_RUNS: usize = 100;
 impl Source for Prometheus {
     async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
         let who = match self.find(wanted.id).await {
-            Err(unknown) if unknown.kind == Kind::NotFound => self.find_by_number(wanted.id, unknown).await?,
+            Err(unknown) if unknown.kind == Kind::NotFound => match self
+                .find_by_number(wanted.id, unknown)
+                .await
+            {
+                Ok(who) => who,
+                Err(unknown) => {
+                    return Err(never_ran::reason(self.sacct.as_ref(), wanted.id, self.until, unknown).await);
+                }
+            },
             found => found?,
         };
         // Nodes of another cluster may have the same names.
