@@ -21,13 +21,15 @@ pub enum Kind {
     Some = 6,
     /// Some mails were not sent.
     NotSent = 7,
+    /// The job waits, or was cancelled before it started.
+    NeverRan = 8,
     /// Ctrl-C: 128 and the signal, as a shell says it.
     Interrupted = 130,
 }
 
 impl Kind {
     /// In the order of their exit statuses.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Other,
         Self::Usage,
         Self::NotFound,
@@ -35,6 +37,7 @@ impl Kind {
         Self::NotAllowed,
         Self::Some,
         Self::NotSent,
+        Self::NeverRan,
         Self::Interrupted,
     ];
 
@@ -48,6 +51,7 @@ impl Kind {
             Self::NotAllowed => "It is another user's job.",
             Self::Some => "Some of several jobs failed, the others are shown.",
             Self::NotSent => "Some mails were not sent, or jobs not cancelled.",
+            Self::NeverRan => "The job waits, or was cancelled before it started.",
             Self::Interrupted => "It was interrupted (SIGINT).",
         }
     }

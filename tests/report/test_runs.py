@@ -20,8 +20,8 @@ SACCT = f"""#!{sys.executable}
 import sys
 (delimiter,) = [argument.removeprefix("--delimiter=") for argument in sys.argv if argument.startswith("--delimiter=")]
 for row in {[
-    ["77", "alice", "physics", "gpu", "normal", str(RUNS[0][0] - 60), str(RUNS[0][0] - 50), str(RUNS[0][0]), str(RUNS[0][1]), "REQUEUED", "1:0", "60", "1", "x"],
-    ["77", "alice", "physics", "gpu", "normal", str(RUNS[1][0] - 200), str(RUNS[1][0] - 80), str(RUNS[1][0]), str(RUNS[1][1]), "CANCELLED by 1000", "0:15", "180", "1", "x"],
+    ["77", "", "", "alice", "physics", "gpu", "normal", str(RUNS[0][0] - 60), str(RUNS[0][0] - 50), str(RUNS[0][0]), str(RUNS[0][1]), str(RUNS[0][1] - RUNS[0][0]), "00:00:00", "REQUEUED", "1:0", "60", "1", "x"],
+    ["77", "", "", "alice", "physics", "gpu", "normal", str(RUNS[1][0] - 200), str(RUNS[1][0] - 80), str(RUNS[1][0]), str(RUNS[1][1]), str(RUNS[1][1] - RUNS[1][0]), "00:00:00", "CANCELLED by 1000", "0:15", "180", "1", "x"],
 ]}:
     print("".join(field + delimiter for field in row))
 """
@@ -124,7 +124,7 @@ class Runs(unittest.TestCase):
                 ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "list", number, "--format=parsable", "--columns=gpus,gpu,advice")
                 self.assertEqual((ran.status, ran.out.splitlines()[1:], ran.err), (0, ["1|0.9|"], ""))
                 ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "report", number)
-                self.assertIn("The job was requeued: this is its last of 2 runs or more", " ".join(ran.out.split()))
+                self.assertIn("The job was requeued: this is the last of its 2 runs", " ".join(ran.out.split()))
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
         .collect();
     let looked = Looked { jobs: reports.len(), left_out };
     if !options.send && !options.dry_run {
-        let page = summary::page(&found, None, &period, looked);
+        let page = summary::page(&found, None, &period, &looked);
         let page = page.unwrap_or_else(|| "No policy found anything.\n".to_owned());
         return output::write(None, page.as_bytes());
     }
@@ -77,7 +77,7 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
     check_number(mails.len(), &policies)?;
     if options.only.is_none() {
         let coordinators = coordinators(&policies).await?;
-        mails.extend(summaries(&policies.summary.staff, &coordinators, &found, &period, looked));
+        mails.extend(summaries(&policies.summary.staff, &coordinators, &found, &period, &looked));
     }
     hand_over(&mails, options.send, &mut history, &Mailer::new(&here.config.mail)?).await
 }
@@ -215,7 +215,7 @@ fn summaries(
     coordinators: &BTreeMap<String, Addresses>,
     found: &[(Finding<'_>, Due)],
     period: &Period,
-    looked: Looked,
+    looked: &Looked,
 ) -> Vec<Outgoing> {
     let staff = (None, staff.iter().cloned().map(Ok).collect());
     let coordinators = coordinators.iter().map(|(account, to)| (Some(account.as_str()), to.clone()));

@@ -47,7 +47,7 @@ const COLUMNS: &[Column] = &[
     number("gpu", |report, _, numbers| Some(numbers.cell(report.numbers.gpu_use?, percent))),
     number("time", |report, _, numbers| Some(numbers.cell(report.numbers.time_use?, percent))),
     number("energy", |report, _, numbers| Some(numbers.cell(report.numbers.energy_joules?, watt_hours))),
-    text("advice", |report, _, _| report.advice.first().map(|advice| advice.piece.name().to_owned())),
+    text("advice", |report, _, _| report.advice.first().map(|advice| advice.piece.label().to_owned())),
 ];
 
 fn watt_hours(joules: f64) -> String {

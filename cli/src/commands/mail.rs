@@ -10,7 +10,7 @@ use crate::mail::{Letter, Mailer};
 use crate::source::prometheus::Selection;
 use crate::spool::{Spool, Task};
 use crate::text::harmless_line;
-use crate::{Failure, config, output};
+use crate::{Failure, Kind, config, output};
 
 /// SLURM's mail is sent whatever happens: without a report it says why there is none.
 pub(super) fn run(
@@ -95,12 +95,17 @@ fn send(
 }
 
 async fn page(event: &Event, wait: u32, surroundings: &Surroundings) -> Result<String, Failure> {
-    let wait = Duration::from_secs(if event.what == What::Ended { wait.into() } else { 0 });
+    let has_end = event.what == What::Ended && !event.never_ran;
+    let wait = Duration::from_secs(if has_end { wait.into() } else { 0 });
     match &event.about {
-        Some(About::Job(id)) => {
-            let report = surroundings.report_after(wait, &report::wanted(id)).await?;
-            Ok(report::text(&report, surroundings, false))
-        }
+        Some(About::Job(id)) => match surroundings.report_after(wait, &report::wanted(id)).await {
+            Ok(report) => Ok(report::text(&report, surroundings, false)),
+            Err(failure) if event.never_ran && failure.kind == Kind::NotFound => {
+                let says = format!("job {id} was cancelled before it ran, or in its first second");
+                Err(Failure::new(Kind::NeverRan, says))
+            }
+            Err(failure) => Err(failure),
+        },
         Some(About::Array(number)) => {
             let selection = Selection { array: Some(*number), ..Selection::default() };
             let reports = surroundings.reports_after(wait, &selection).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use job_report::{Report, State, Thresholds};
+use job_report::{Identity, Report, State, Thresholds};
 
 use super::measure::{Hours, mean_and_median};
 use super::number::{Number, count};
@@ -47,21 +47,36 @@ pub struct Finding<'a> {
     pub for_staff: bool,
 }
 
-/// Why a job was not judged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LeftOut {
-    /// A part of it was not seen.
-    pub incomplete: usize,
-    /// It is not known whose they are.
-    pub no_user: usize,
+/// How many jobs were not judged, by the reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NotJudged {
+    /// By no policy.
+    pub at_all: BTreeMap<&'static str, usize>,
+    /// By a policy of this name, and what it needs to know of them.
+    pub by_policy: BTreeMap<(String, String), usize>,
 }
 
-/// Whether nothing of the job was missed, and it is known whose it is.
-fn is_judged(report: &Report, left_out: &mut LeftOut) -> bool {
-    let no_user = report.job.identity.user.is_empty();
-    left_out.incomplete += usize::from(report.is_incomplete());
-    left_out.no_user += usize::from(no_user && !report.is_incomplete());
-    !report.is_incomplete() && !no_user
+/// Why no policy judges a job; `None` if all is known that each of them needs.
+fn not_judged(report: &Report) -> Option<&'static str> {
+    [(report.is_incomplete(), "not wholly seen"), (report.job.identity.user.is_empty(), "of unknown users")]
+        .into_iter()
+        .find_map(|(is_so, why)| is_so.then_some(why))
+}
+
+/// Whether a policy judges the job; the error is what it needs to know for that.
+fn judged(policy: &Policy, report: &Report, thresholds: &Thresholds) -> Result<Option<Hours>, String> {
+    let unknown = policy.jobs.unknown(report, thresholds);
+    if !unknown.is_empty() {
+        return Err(unknown.join(", "));
+    }
+    if !policy.jobs.has(report, thresholds) {
+        return Ok(None);
+    }
+    match policy.measure.of(report, thresholds) {
+        Some(hours) => Ok(Some(hours)),
+        None if policy.measure.makes_sense(report) => Err(policy.measure.name().to_owned()),
+        None => Ok(None),
+    }
 }
 
 /// What the policies find: in their order, and of each first who wasted most.
@@ -69,24 +84,36 @@ pub fn find<'a>(
     policies: &'a Policies,
     reports: &'a [Report],
     thresholds: &Thresholds,
-) -> (Vec<Finding<'a>>, LeftOut) {
-    let mut left_out = LeftOut::default();
+) -> (Vec<Finding<'a>>, NotJudged) {
+    let mut left_out = NotJudged::default();
     let any = |which: &[Which], report: &Report| which.iter().any(|which| which.has(report, thresholds));
     let reports: Vec<&Report> = reports
         .iter()
-        .filter(|report| !any(&policies.except, report) && is_judged(report, &mut left_out))
+        .filter(|report| !any(&policies.except, report))
+        .filter(|report| {
+            let why = not_judged(report);
+            why.into_iter().for_each(|why| *left_out.at_all.entry(why).or_default() += 1);
+            why.is_none()
+        })
         .collect();
     let mut findings = Vec::new();
     for policy in &policies.policy {
         let mut users: BTreeMap<User, Vec<Wasteful<'a>>> = BTreeMap::new();
         for report in reports.iter().copied() {
-            let is_meant = (policy.running || report.job.state() == State::Ended)
-                && policy.jobs.has(report, thresholds)
-                && !any(&policy.except, report);
-            if let Some(hours) = policy.measure.of(report, thresholds).filter(|_| is_meant) {
-                let user =
-                    User { cluster: report.job.cluster.clone(), name: report.job.identity.user.clone() };
-                users.entry(user).or_default().push(Wasteful { report, hours });
+            let is_meant = policy.running || report.job.state() == State::Ended;
+            if !is_meant || any(&policy.except, report) {
+                continue;
+            }
+            match judged(policy, report, thresholds) {
+                Ok(None) => {}
+                Ok(Some(hours)) => {
+                    let Identity { user, .. } = &report.job.identity;
+                    let user = User { cluster: report.job.cluster.clone(), name: user.clone() };
+                    users.entry(user).or_default().push(Wasteful { report, hours });
+                }
+                Err(unknown) => {
+                    *left_out.by_policy.entry((policy.name.clone(), unknown)).or_default() += 1;
+                }
             }
         }
         findings.extend(of_policy(policy, users));
@@ -249,8 +276,33 @@ mod tests {
         reports[0].quality.ends_not_seen = 1;
         let policies = policies(GPUS);
         let (findings, left_out) = find(&policies, &reports, &THRESHOLDS);
-        assert_eq!(left_out, LeftOut { incomplete: 1, no_user: 1 });
+        let at_all = [("not wholly seen", 1), ("of unknown users", 1)].into();
+        assert_eq!(left_out, NotJudged { at_all, by_policy: BTreeMap::new() });
         assert_eq!(findings.iter().map(|finding| finding.user.name.as_str()).collect::<Vec<_>>(), ["b", "d"]);
+    }
+
+    /// Of a job of which nothing is known but its time and its user, each shipped policy says that it does not judge it.
+    #[test]
+    fn no_shipped_policy_judges_nobody_without_a_word() {
+        let shipped = policies(include_str!("../../../packaging/digest.toml.example"));
+        let mut job = testing::job();
+        job.id = 1;
+        (job.ended, job.time_limit, job.identity.partition) = (None, None, String::new());
+        for node in &mut job.nodes {
+            (node.gpus, node.gpus_held, node.memory_held_bytes) = (Vec::new(), None, None);
+            (node.values, node.hardware) = (job_report::Values::default(), job_report::Hardware::default());
+        }
+        // A policy of jobs on one node is not of this one.
+        let mut small = job.clone();
+        small.nodes.truncate(1);
+        small.nodes_allocated = Some(1);
+        let reports = [testing::report(job), testing::report(small)];
+        let (findings, left_out) = find(&shipped, &reports, &THRESHOLDS);
+        assert!(findings.is_empty() && left_out.at_all.is_empty(), "{left_out:?}");
+        for policy in &shipped.policy {
+            let says = left_out.by_policy.keys().any(|(name, _)| *name == policy.name);
+            assert!(says, "{}", policy.name);
+        }
     }
 
     #[test]

@@ -63,8 +63,10 @@ struct Part {
     wasted: String,
     unit: &'static str,
     things: &'static str,
-    /// What was wasted, by the time that is looked at.
+    /// What was wasted, by the time in which these jobs ran: since the first began, if that was before the time that is looked at.
     steady: String,
+    /// When that first one began; nothing if all began in the time that is looked at.
+    since: Option<String>,
     jobs: usize,
     /// The one that wasted most.
     job: String,
@@ -137,7 +139,10 @@ fn part(finding: &Finding<'_>, period: &Period, most_jobs: usize, thresholds: &T
     let policy = finding.policy;
     let shown = || finding.jobs.iter().take(most_jobs);
     let (unit, things) = policy.measure.units();
-    let hours = (period.until - period.from) / 3600.0;
+    // A job counts whole.
+    let first = finding.jobs.iter().map(|job| job.report.job.start()).reduce(f64::min);
+    let since = first.filter(|first| *first < period.from);
+    let hours = (period.until - since.unwrap_or(period.from)) / 3600.0;
     let options =
         |job: &Wasteful<'_>| Some(Options { job: job.name(), sbatch: job.sbatch(policy, thresholds)? });
     Part {
@@ -149,6 +154,7 @@ fn part(finding: &Finding<'_>, period: &Period, most_jobs: usize, thresholds: &T
         unit,
         things,
         steady: digits(finding.hours.wasted / hours),
+        since: since.map(|since| period.show(since)),
         jobs: finding.jobs.len(),
         job: finding.jobs.first().map(Wasteful::name).unwrap_or_default(),
         table: jobs_table(finding, most_jobs, thresholds),
@@ -211,6 +217,10 @@ mod tests {
         [[policy]]\nname = \"memory\"\nadvice = \"memory_over_asked\"\nmeasure = \"memory_gib_hours\"\n";
 
     fn letter(subject: Option<&str>, text: Option<&str>) -> Result<Letter, String> {
+        letter_from(1_646_000_000.0, subject, text)
+    }
+
+    fn letter_from(from: f64, subject: Option<&str>, text: Option<&str>) -> Result<Letter, String> {
         let policies = Policies::parse(POLICIES, &THRESHOLDS).unwrap();
         let of = |id: u64| {
             let mut job = testing::job();
@@ -222,8 +232,22 @@ mod tests {
         let findings: Vec<_> = findings.iter().collect();
         let user = findings[0].user.clone();
         let zone = TimeZone::get("America/New_York").unwrap();
-        let period = Period { from: 1_646_000_000.0, until: 1_646_604_800.0, zone };
+        let period = Period { from, until: 1_646_604_800.0, zone };
         Templates::new(subject, text)?.letter(&user, &findings, &period, 2, &THRESHOLDS)
+    }
+
+    /// Of each of three jobs of 18.7 hours one GPU was never used.
+    #[test]
+    fn a_job_that_began_earlier_counts_whole_and_for_all_of_its_time() {
+        let began = testing::job().start();
+        let text = |from| {
+            let text = "{% for f in findings[:1] %}{{ f.wasted }} {{ f.steady }} {{ f.since }}{% endfor %}";
+            letter_from(from, None, Some(text)).unwrap().text
+        };
+        let until = 1_646_604_800.0;
+        let steady = digits(56.0976 / ((until - began) / 3600.0));
+        assert_eq!(text(began + 3600.0), format!("56.1 {steady} Fri 4 Mar 06:56"));
+        assert_eq!(text(began), format!("56.1 {steady} None"));
     }
 
     #[test]

@@ -65,6 +65,25 @@ impl Measure {
         }
     }
 
+    /// Its name in a file of policies.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpuHours => "gpu_hours",
+            Self::GpuHoursNeverUsed => "gpu_hours_never_used",
+            Self::CoreHours => "core_hours",
+            Self::CoreHoursBeyondOne => "core_hours_beyond_one",
+            Self::MemoryGibHours => "memory_gib_hours",
+            Self::LimitCoreHours => "limit_core_hours",
+            Self::LimitGpuHours => "limit_gpu_hours",
+        }
+    }
+
+    /// Whether it may make sense of a job: one that is known to have no GPU has no hours of them.
+    pub(super) fn makes_sense(self, report: &Report) -> bool {
+        let is_of_gpus = matches!(self, Self::GpuHours | Self::GpuHoursNeverUsed | Self::LimitGpuHours);
+        !is_of_gpus || report.numbers.gpus != Some(0.0)
+    }
+
     /// That of a job; `None` where a node does not know it.
     pub fn of(self, report: &Report, thresholds: &Thresholds) -> Option<Hours> {
         let (job, numbers) = (&report.job, &report.numbers);
@@ -155,11 +174,12 @@ mod tests {
         }
         let page = include_str!("../../../docs/digest.md");
         let rows = page.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0));
-        let measures: Vec<Measure> = rows
-            .filter_map(|name| toml::from_str::<One>(&format!("measure = \"{name}\"")).ok())
-            .map(|one| one.measure)
+        let measures: Vec<(&str, Measure)> = rows
+            .filter_map(|name| {
+                Some((name, toml::from_str::<One>(&format!("measure = \"{name}\"")).ok()?.measure))
+            })
             .collect();
-        assert_eq!(measures, Measure::ALL);
+        assert_eq!(measures, Measure::ALL.map(|measure| (measure.name(), measure)));
     }
 
     #[test]

@@ -89,8 +89,8 @@ numbers! {
         |report, _| report.job.most(|node| Some(node.memory_peak()? / node.hardware.memory_bytes.filter(|all| *all > 0.0)?));
     Gpus "gpus" Digits "GPUs" "GPUs, or parts of divided ones"
         |report, _| report.numbers.gpus;
-    GpusNeverUsed "gpus_never_used" Digits "never used" "GPUs that it never used, as the advice gpu_never_used says it"
-        |report, thresholds| report.numbers.gpus.filter(|gpus| *gpus > 0.0).map(|_| count(gpus_never_used(&report.job, thresholds).len()));
+    GpusNeverUsed "gpus_never_used" Digits "never used" "GPUs that it never used, as the advice gpu_never_used says it; none only if they were seen for nine tenths of their time"
+        |report, thresholds| never_used(report, thresholds);
     GpuUse "gpu_use" Percent "GPU use" "Part of the time in which its GPUs were busy, if they were seen for nine tenths of it"
         |report, thresholds| report.numbers.gpu_use.filter(|_| thresholds.gpus_were_seen(&report.numbers));
     GpuMemoryUse "gpu_memory_use" Percent "GPU memory" "The most GPU memory that it used on a GPU, of what that has"
@@ -108,6 +108,22 @@ numbers! {
 }
 
 impl Number {
+    /// Whether it may make sense of a job: one that is known to have no GPU has no use of them.
+    pub(super) fn makes_sense(self, report: &Report) -> bool {
+        let is_of_gpus = matches!(
+            self,
+            Self::GpusNeverUsed
+                | Self::GpuUse
+                | Self::GpuMemoryUse
+                | Self::GpuMemoryPeakGib
+                | Self::NodeGpusHeld
+                | Self::CoresPerGpu
+                | Self::MemoryPerGpuGib
+                | Self::MemoryPeakPerGpuGib
+        );
+        !is_of_gpus || report.numbers.gpus != Some(0.0)
+    }
+
     /// A value as a mail shows it.
     pub fn show(self, value: f64) -> String {
         match self.kind() {
@@ -129,6 +145,12 @@ fn nodes(job: &Job) -> f64 {
 
 fn gpus(report: &Report) -> Option<f64> {
     report.numbers.gpus.filter(|gpus| *gpus > 0.0)
+}
+
+fn never_used(report: &Report, thresholds: &Thresholds) -> Option<f64> {
+    gpus(report)?;
+    let unused = gpus_never_used(&report.job, thresholds).len();
+    (unused > 0 || thresholds.gpus_were_seen(&report.numbers)).then(|| count(unused))
 }
 
 /// Over all nodes; `None` if one does not know it.

@@ -1,9 +1,11 @@
 //! Tables for staff and for coordinators of accounts: who wasted what, and who gets a mail about it.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use job_report::show::{digits, percent};
 
-use super::findings::{Finding, LeftOut};
+use super::findings::{Finding, NotJudged};
 use super::history::{Entry, History};
 use super::letters::Period;
 use super::measure::Hours;
@@ -51,20 +53,20 @@ impl Due {
 }
 
 /// What was looked at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Looked {
     /// Jobs.
     pub jobs: usize,
     /// Those that were not judged.
-    pub left_out: LeftOut,
+    pub left_out: NotJudged,
 }
 
-/// The tables; of one account its jobs alone. `None` if there is nothing in them.
+/// The tables; of one account only its jobs. `None` if there is nothing in them. The staff's table has, too, what policies could not judge.
 pub fn page(
     findings: &[(Finding<'_>, Due)],
     account: Option<&str>,
     period: &Period,
-    looked: Looked,
+    looked: &Looked,
 ) -> Option<String> {
     let mut text = head(account, period, looked);
     let mut is_empty = true;
@@ -105,20 +107,34 @@ pub fn page(
         ]);
     }
     flush(&mut text, &mut rows);
+    let by_policy = &looked.left_out.by_policy;
+    if account.is_none() && !by_policy.is_empty() {
+        if is_empty {
+            text.push_str("\nNo policy found anything.\n");
+        }
+        is_empty = false;
+        text.push_str("\nNot judged, because what the policy asks for is not known\n\n");
+        text.push_str(&unknown(by_policy));
+    }
     (!is_empty).then_some(text)
 }
 
-fn head(account: Option<&str>, period: &Period, looked: Looked) -> String {
+fn unknown(by_policy: &BTreeMap<(String, String), usize>) -> String {
+    let head = |name: &'static str, number: bool| Head { name, number };
+    let heads = [head("policy", false), head("jobs", true), head("not known", false)];
+    let row = |((policy, what), jobs): (&(String, String), &usize)| {
+        vec![Some(policy.clone()), Some(jobs.to_string()), Some(what.clone())]
+    };
+    table::text(&heads, &by_policy.iter().map(row).collect::<Vec<_>>())
+}
+
+fn head(account: Option<&str>, period: &Period, looked: &Looked) -> String {
     let whose = account.map(|account| format!("Jobs of account {account}")).unwrap_or("Jobs".to_owned());
     let Looked { jobs, left_out } = looked;
     let mut text = format!("{whose} from {} to {}.\n", period.show(period.from), period.show(period.until));
     text.push_str(&format!("{jobs} jobs were looked at."));
     let left_out: Vec<String> =
-        [(left_out.incomplete, "not wholly seen"), (left_out.no_user, "of unknown users")]
-            .iter()
-            .filter(|(number, _)| *number > 0)
-            .map(|(number, why)| format!("{number} {why}"))
-            .collect();
+        left_out.at_all.iter().map(|(why, number)| format!("{number} {why}")).collect();
     if !left_out.is_empty() {
         text.push_str(&format!(" Not judged: {}.", left_out.join(", ")));
     }
@@ -206,7 +222,7 @@ mod tests {
             .collect();
         let period = Period { from: 0.0, until: 7.0 * 86_400.0, zone: TimeZone::UTC };
         let looked = Looked { jobs: 5, left_out };
-        let page = |account| super::page(&due, account, &period, looked);
+        let page = |account| super::page(&due, account, &period, &looked);
         let expected = "\
 Jobs from Thu 1 Jan 00:00 to Thu 8 Jan 00:00.
 5 jobs were looked at.
@@ -223,5 +239,34 @@ bob    della       1   74.8    18.7  75 %   20 %  -
         assert!(bio.starts_with("Jobs of account bio from"), "{bio}");
         assert!(bio.contains("\ncarol  della       1   74.8") && !bio.contains("alice"), "{bio}");
         assert_eq!(page(Some("none")), None);
+    }
+
+    #[test]
+    fn staff_see_which_policies_judged_nobody_and_why() {
+        let text = "[[policy]]\nname = \"cores-low\"\nadvice = \"cpu_low\"\nmeasure = \"core_hours\"\n\
+            jobs = { gpus = \"<= 0\" }\n";
+        let policies = Policies::parse(text, &THRESHOLDS).unwrap();
+        let mut job = testing::job();
+        job.nodes.iter_mut().for_each(|node| (node.gpus, node.gpus_held) = (Vec::new(), None));
+        let mut lost = testing::report(job.clone());
+        lost.quality.ends_not_seen = 1;
+        let reports = [testing::report(job), lost];
+        let (findings, left_out) = find(&policies, &reports, &THRESHOLDS);
+        assert!(findings.is_empty());
+        let period = Period { from: 0.0, until: 7.0 * 86_400.0, zone: TimeZone::UTC };
+        let looked = Looked { jobs: 2, left_out };
+        let expected = "\
+Jobs from Thu 1 Jan 00:00 to Thu 8 Jan 00:00.
+2 jobs were looked at. Not judged: 1 not wholly seen.
+
+No policy found anything.
+
+Not judged, because what the policy asks for is not known
+
+POLICY     JOBS  NOT KNOWN
+cores-low     1  gpus
+";
+        assert_eq!(page(&[], None, &period, &looked).unwrap(), expected);
+        assert_eq!(page(&[], Some("math"), &period, &looked), None);
     }
 }

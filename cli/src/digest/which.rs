@@ -45,6 +45,34 @@ impl Which {
         self.holds(report, thresholds, true)
     }
 
+    /// The conditions on which it depends whether the job is meant, because they are not known: none if it is, or is not.
+    pub(super) fn unknown(&self, report: &Report, thresholds: &Thresholds) -> Vec<&'static str> {
+        if !self.may_have(report, thresholds) {
+            return Vec::new();
+        }
+        let who = &report.job.identity;
+        let state = report.job.ended.as_ref().map(|ended| ended.state.as_str()).unwrap_or_default();
+        let texts = [
+            ("users", &self.users, who.user.as_str()),
+            ("accounts", &self.accounts, &who.account),
+            ("partitions", &self.partitions, &who.partition),
+            ("qos", &self.qos, &who.qos),
+            ("names", &self.names, &who.name),
+            ("clusters", &self.clusters, report.job.cluster.as_deref().unwrap_or_default()),
+            ("states", &self.states, state),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter(|(_, patterns, text)| {
+                text.is_empty()
+                    && !patterns.is_empty()
+                    && !patterns.iter().any(|pattern| is_like(pattern, ""))
+            })
+            .map(|(name, ..)| name);
+        let numbers = self.numbers.keys().filter(|number| number.of(report, thresholds).is_none());
+        texts.chain(numbers.map(|number| number.name())).collect()
+    }
+
     fn holds(&self, report: &Report, thresholds: &Thresholds, unknown: bool) -> bool {
         let (job, who) = (&report.job, &report.job.identity);
         let one = |patterns: &[String], text: &str| {
@@ -53,7 +81,7 @@ impl Which {
         };
         let within = |number: &Number, bounds: &Bounds| {
             let value = number.of(report, thresholds);
-            bounds.hold(value) || (unknown && value.is_none())
+            bounds.hold(value) || (unknown && value.is_none() && number.makes_sense(report))
         };
         let state = job.ended.as_ref().map(|ended| ended.state.as_str()).unwrap_or_default();
         one(&self.users, &who.user)
@@ -110,6 +138,33 @@ mod tests {
         assert_eq!(judged("", Some(3600.0)), (false, true));
         assert_eq!(judged("train", None), (false, false));
         assert_eq!(judged("notebook", Some(90_000.0)), (false, false));
+    }
+
+    #[test]
+    fn conditions_that_decide_are_named_where_they_are_not_known() {
+        let unknown = |which: &str, change: &dyn Fn(&mut job_report::Job)| {
+            let mut job = testing::job();
+            change(&mut job);
+            let which: Which = toml::from_str(which).unwrap();
+            which.unknown(&testing::report(job), &testing::THRESHOLDS)
+        };
+        let no_gpus_known = |job: &mut job_report::Job| {
+            job.nodes.iter_mut().for_each(|node| (node.gpus, node.gpus_held) = (Vec::new(), None));
+        };
+        let cores_low = "run_minutes = \">= 30\"\ngpus = \"<= 0\"";
+        assert_eq!(unknown(cores_low, &no_gpus_known), ["gpus"]);
+        assert!(unknown(cores_low, &|_| {}).is_empty(), "it has GPUs");
+        let of_gpus = "gpu_use = \">= 0\"";
+        assert_eq!(unknown(of_gpus, &no_gpus_known), ["gpu_use"]);
+        let without_gpus = |job: &mut job_report::Job| {
+            job.nodes.iter_mut().for_each(|node| (node.gpus, node.gpus_held) = (Vec::new(), Some(0.0)));
+        };
+        assert!(unknown(of_gpus, &without_gpus).is_empty(), "a job without GPUs is not meant");
+        let of_limits = "states = [\"COMPLETED\"]\nlimit_minutes = \"> 0\"";
+        let neither = |job: &mut job_report::Job| (job.ended, job.time_limit) = (None, None);
+        assert_eq!(unknown(of_limits, &neither), ["states", "limit_minutes"]);
+        let other = "users = [\"somebody\"]\ngpus = \"<= 0\"";
+        assert!(unknown(other, &no_gpus_known).is_empty(), "it is another user's");
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Document {
 fn verdict(report: &Report) -> (Option<Severity>, String) {
     match report.advice.first() {
         Some(advice) => (Some(advice.severity), format!("{}: {}.", advice.what, advice.measured)),
-        None => (None, "Nothing to change, of what is known.".to_owned()),
+        None => (None, format!("{}.", words::nothing_to_change(report))),
     }
 }
 
@@ -175,7 +175,7 @@ fn facts(report: &Report, zone: &TimeZone) -> Vec<(&'static str, String)> {
         ("Cluster", job.cluster.clone().unwrap_or_default()),
         ("State", words::state(job) + &run),
         ("Start", moment(job.began(), zone, &format!("{clock} %Z"))),
-        (ended, moment(job.ended_at(), zone, clock)),
+        (ended, moment(job.ended_at(), zone, &format!("{clock} %Z"))),
         ("Elapsed", time(numbers.elapsed_seconds) + &limit),
         ("Waited before", waited),
         ("Nodes", words::count_of(job.nodes.len(), "node")),
@@ -202,10 +202,17 @@ fn bars(place: &Place<'_>, thresholds: &Thresholds) -> Option<Block> {
     let labels: Vec<String> = used.iter().map(|row| row.name.replace(' ', "\u{a0}")).collect();
     let rows = used.iter().zip(&labels).zip(&targets);
     let rows = rows
-        .map(|((row, label), targets)| Bar { label, value: row.part, note: &row.of, targets })
+        .map(|((row, label), targets)| Bar {
+            label,
+            value: row.part.unwrap_or(f64::NAN),
+            note: &row.of,
+            targets,
+        })
         .collect::<Vec<_>>();
-    let description =
-        used.iter().map(|row| format!("{} {} ({})", row.name.trim(), percent(row.part), row.of));
+    let description = used.iter().map(|row| match row.part {
+        Some(part) => format!("{} {} ({})", row.name.trim(), percent(part), row.of),
+        None => format!("{} {}", row.name.trim(), row.of),
+    });
     let description = description.collect::<Vec<_>>().join("; ");
     let svg =
         Bars { title: "", description: &description, unit: Unit::Percent, at_least: Some((0.0, 1.0)), rows }

@@ -78,7 +78,9 @@ impl Page {
         let limit = job.time_limit.map(|limit| format!(" of {}", time(limit))).unwrap_or_default();
         let waited =
             job.queued_seconds.map(|waited| format!(", waited {}", time(waited))).unwrap_or_default();
-        let (start, until) = (moment(job.began(), zone, "%F %R"), moment(job.ended_at(), zone, "%F %R %Z"));
+        let zone_of_start = if words::zone_changes(job, zone) { " %Z" } else { "" };
+        let start = moment(job.began(), zone, &format!("%F %R{zone_of_start}"));
+        let until = moment(job.ended_at(), zone, "%F %R %Z");
         let elapsed = time(numbers.elapsed_seconds);
         self.item("Time", &plain(&format!("{start} to {until}, {elapsed}{limit}{waited}")));
         let mut had = vec![words::count_of(job.nodes.len(), "node")];
@@ -96,7 +98,11 @@ impl Page {
             self.line("|---|--:|---|");
         }
         for row in used {
-            self.row(&[row.name.trim().to_owned(), percent(row.part), plain(&row.of)]);
+            self.row(&[
+                row.name.trim().to_owned(),
+                row.part.map(percent).unwrap_or_default(),
+                plain(&row.of),
+            ]);
         }
         let sums = rows::sums(report);
         if !sums.is_empty() {
@@ -130,7 +136,7 @@ impl Page {
     fn advice(&mut self, report: &Report) {
         self.line("");
         if report.advice.is_empty() {
-            return self.line("Advice: nothing to change, of what is known.");
+            return self.line(&format!("Advice: {}.", words::nothing_to_change(report)));
         }
         self.line("### Advice");
         for advice in &report.advice {

@@ -12,8 +12,8 @@ use super::words::{count, count_of};
 pub(super) struct Used {
     /// Indented where it is a part of the row above.
     pub(super) name: &'static str,
-    /// 0 to 1.
-    pub(super) part: f64,
+    /// 0 to 1; `None` if it is not known what it is of.
+    pub(super) part: Option<f64>,
     /// What it is of.
     pub(super) of: String,
     /// The thresholds below which it is low, and fair.
@@ -24,25 +24,30 @@ pub(super) struct Used {
 pub(super) fn used(report: &Report) -> Vec<Used> {
     let (job, numbers) = (&report.job, &report.numbers);
     let mut rows = Vec::new();
-    let mut row = |name, part, of: String, bounds| rows.push(Used { name, part, of, bounds });
+    let mut row = |name, part: Option<f64>, of: String, bounds| rows.push(Used { name, part, of, bounds });
     if let (Some(part), Some(used), Some(cores)) = (numbers.cpu_use, numbers.cores_used, numbers.cores) {
         // CPUs of a job with GPUs may wait for these.
         let has_gpus = numbers.gpus.is_some_and(|gpus| gpus > 0.0);
         let bounds = (!has_gpus).then_some(("cpu_low_ratio", "cpu_fair"));
-        row("CPU", part, format!("{} of {}", digits(used), count(cores, "core")), bounds);
+        row("CPU", Some(part), format!("{} of {}", digits(used), count(cores, "core")), bounds);
     }
-    // Of the node where it is the largest part: another one may have more of both.
-    let fullest = job.node_with_most(Node::memory_use);
+    // Of the node where it is the largest part: another one may have more of both. Without a limit SLURM does not confine memory (ConstrainRAMSpace).
+    let fullest = job.node_with_most(Node::memory_use).or_else(|| job.node_with_most(Node::memory_peak));
     if let Some(node) = fullest
-        && let (Some(part), Some(peak)) = (node.memory_use(), node.memory_peak())
-        && let Some(limit) = node.values.get(&metric::MEMORY_LIMIT_BYTES)
+        && let Some(peak) = node.memory_peak()
     {
         let on = if job.nodes.len() > 1 { format!(" on {}", node.name) } else { String::new() };
-        row("Memory, peak", part, format!("{} of {}{on}", bytes(peak), bytes(limit)), None);
+        let limit = node.values.get(&metric::MEMORY_LIMIT_BYTES);
+        let of = limit
+            .map_or_else(|| format!("{on}, no limit known"), |limit| format!(" of {}{on}", bytes(limit)));
+        row("Memory, peak", node.memory_use(), bytes(peak) + &of, None);
     }
-    if let Some(node) = job.node_with_most(Node::memory_held_use)
-        && let (Some(part), Some(held)) = (node.memory_held_use(), node.memory_held_bytes)
+    let held = |node: &Node| node.memory_held_bytes;
+    let most_held = job.node_with_most(Node::memory_held_use).or_else(|| job.node_with_most(held));
+    if let Some(node) = most_held
+        && let Some(held) = node.memory_held_bytes
     {
+        let part = node.memory_held_use();
         let is_another = fullest.is_some_and(|fullest| fullest.name != node.name);
         let on = if is_another { format!(" on {}", node.name) } else { String::new() };
         row("  held", part, format!("{}{on}, without page cache", bytes(held)), None);
@@ -50,16 +55,16 @@ pub(super) fn used(report: &Report) -> Vec<Used> {
     if let (Some(part), Some(used)) = (numbers.gpu_use, numbers.gpus_used) {
         let all = job.gpus().filter(|(_, gpu)| !gpu.shared).count();
         let of = format!("{} of {}", digits(used), count_of(all, "GPU"));
-        row("GPU busy", part, of, Some(("gpu_low_use_ratio", "gpu_fair")));
+        row("GPU busy", Some(part), of, Some(("gpu_low_use_ratio", "gpu_fair")));
     }
     if let Some(part) = numbers.gpu_sm_active {
-        row("  SM active", part, "multiprocessors with work".to_owned(), None);
+        row("  SM active", Some(part), "multiprocessors at work".to_owned(), None);
     }
     if let Some(part) = numbers.gpu_memory_use {
-        row("GPU memory", part, "peak of a GPU".to_owned(), None);
+        row("GPU memory", Some(part), "peak of a GPU".to_owned(), None);
     }
     if let (Some(part), Some(limit)) = (numbers.time_use, job.time_limit) {
-        row("Time limit", part, format!("{} of {}", time(numbers.elapsed_seconds), time(limit)), None);
+        row("Time limit", Some(part), format!("{} of {}", time(numbers.elapsed_seconds), time(limit)), None);
     }
     rows
 }
@@ -103,32 +108,32 @@ pub(super) fn sums(report: &Report) -> Vec<String> {
         && counted > 0.0
     {
         let each = ratio(total(&metric::INSTRUCTIONS), total(&metric::CYCLES))
-            .map(|each| format!(", {} instructions a cycle", digits(each)))
+            .map(|each| format!(", {} instructions per cycle", digits(each)))
             .unwrap_or_default();
         lines.push(format!(
-            "{} of CPUs, {} for each busy CPU{each}",
+            "{} on CPUs, {} per busy CPU{each}",
             si(flops, "FLOP"),
             si(flops / counted, "FLOP/s")
         ));
     }
     let slots: Vec<String> = [
-        ("done", numbers.slots_retiring),
-        ("waited for memory", numbers.slots_memory),
-        ("for data or units", numbers.slots_backend.filter(|_| numbers.slots_memory.is_none())),
-        ("for instructions", numbers.slots_frontend),
-        ("lost", numbers.slots_bad_speculation),
+        ("useful", numbers.slots_retiring),
+        ("waiting for memory", numbers.slots_memory),
+        ("waiting for data or units", numbers.slots_backend.filter(|_| numbers.slots_memory.is_none())),
+        ("waiting for instructions", numbers.slots_frontend),
+        ("lost to wrong guesses", numbers.slots_bad_speculation),
     ]
     .into_iter()
     .filter_map(|(what, part)| Some(format!("{} {what}", percent(part?))))
     .collect();
     if !slots.is_empty() {
-        lines.push(format!("Slots: {}", slots.join(", ")));
+        lines.push(format!("Core capacity: {}", slots.join(", ")));
     }
     if let (Some(alike), Some(idle)) = (numbers.cpus_alike, numbers.cores_idle) {
-        lines.push(format!("CPUs of a node alike: {}, {} cores idle", percent(alike), digits(idle)));
+        lines.push(format!("Balance of a node's CPUs: {}; {} cores idle", percent(alike), digits(idle)));
     }
     if let Some(part) = numbers.vectors {
-        lines.push(format!("{} of the floating-point operations in vectors", percent(part)));
+        lines.push(format!("{} of the floating-point operations vectorised", percent(part)));
     }
     lines
 }

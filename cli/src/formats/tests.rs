@@ -53,8 +53,8 @@ fn a_row_of_memory_is_of_one_node() {
     assert_eq!(
         memory,
         [
-            ("Memory, peak", 15.0 / 16.0, "15 GiB of 16 GiB on node2"),
-            ("  held", 19.0 / 64.0, "19 GiB on node1, without page cache")
+            ("Memory, peak", Some(15.0 / 16.0), "15 GiB of 16 GiB on node2"),
+            ("  held", Some(19.0 / 64.0), "19 GiB on node1, without page cache")
         ]
     );
 }

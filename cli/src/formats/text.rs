@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use jiff::tz::TimeZone;
 use job_report::metric;
 use job_report::show::{bytes, digits, percent, short_time, si, time};
-use job_report::{Advice, Job, Report, Severity, Thresholds};
+use job_report::{Job, Report, Severity, Thresholds};
 
 use super::rows::{self, Used};
 use super::{moment, words};
@@ -55,7 +55,7 @@ pub fn render(report: &Report, thresholds: &Thresholds, options: &Options) -> St
     page.over_time(report);
     nodes::table(&mut page, report);
     page.sums(report);
-    page.advice(&report.advice);
+    page.advice(report);
     page.quality(report);
     if options.ascii {
         page.text.chars().map(|c| if c.is_ascii() { c } else { ascii(c) }).collect()
@@ -150,14 +150,23 @@ impl Page<'_> {
         let (start, until) = (job.began(), job.ended_at());
         let day = |seconds| moment(seconds, zone, "%F");
         let last = if day(start) == day(until) { "%H:%M" } else { "%d %b %H:%M" };
-        let times = format!("{} → {}", moment(start, zone, "%a %d %b %Y %H:%M"), moment(until, zone, last));
+        let zone_of = if words::zone_changes(job, zone) { " %Z" } else { "" };
+        let times = [(start, "%a %d %b %Y %H:%M"), (until, last)]
+            .map(|(at, clock)| moment(at, zone, &format!("{clock}{zone_of}")))
+            .join(" → ");
         let limit = job.time_limit.map(|limit| format!(" of {}", time(limit))).unwrap_or_default();
         let waited =
             job.queued_seconds.map(|seconds| format!(", waited {}", short_time(seconds))).unwrap_or_default();
         let suspended = job.suspended_seconds().filter(|seconds| *seconds > 0.0);
         let suspended =
             suspended.map(|seconds| format!(", suspended {}", short_time(seconds))).unwrap_or_default();
-        self.pair(&times, &format!("{}{limit}{suspended}{waited}", time(numbers.elapsed_seconds)));
+        let elapsed = format!("{}{limit}{suspended}{waited}", time(numbers.elapsed_seconds));
+        if crate::text::width(&times) <= self.half() {
+            self.pair(&times, &elapsed);
+        } else {
+            self.line(&format!("  {times}"));
+            self.pair("", &elapsed);
+        }
         let memory = job
             .total(&metric::MEMORY_LIMIT_BYTES)
             .map(|limit| format!(", {}", bytes(limit)))
@@ -177,8 +186,11 @@ impl Page<'_> {
     }
 
     /// A bar, its number in words, and a colour by what is low and what is fair.
-    fn bar(&mut self, name: &str, part: f64, words: &str, (low, fair): (Option<f64>, Option<f64>)) {
+    fn bar(&mut self, name: &str, part: Option<f64>, words: &str, (low, fair): (Option<f64>, Option<f64>)) {
         let columns = self.bar_columns();
+        let Some(part) = part else {
+            return self.line(&format!("  {}{}{words}", left(name, NAME), " ".repeat(columns + 10)));
+        };
         let bar = chart::bar(part, columns, self.options.ascii);
         let colour = match (low, fair) {
             (Some(low), _) if part < low => Some(AnsiColor::Red),
@@ -215,7 +227,7 @@ impl Page<'_> {
         let rows: [Line<'_>; 4] = [
             ("CPUs used", curves.sum(&metric::CPU_SECONDS), &digits),
             ("GPUs busy", curves.gpus_busy(), &digits),
-            ("Memory held", memory(curves), &|value| bytes(value).replace("iB", "")),
+            ("Memory held", memory(curves), &bytes),
             ("Power", power(curves), &|value| si(value, "W")),
         ];
         self.blank();
@@ -266,10 +278,14 @@ impl Page<'_> {
         }
     }
 
-    fn advice(&mut self, advice: &[Advice]) {
+    fn advice(&mut self, report: &Report) {
         self.blank();
+        let advice = &report.advice;
         if advice.is_empty() {
-            self.line("  Advice: nothing to change, of what is known.");
+            let nothing = format!("Advice: {}.", words::nothing_to_change(report));
+            for line in wrapped(&nothing, self.options.width.saturating_sub(2)) {
+                self.line(&format!("  {line}"));
+            }
             return;
         }
         let title = self.bold("Advice");

@@ -1,7 +1,10 @@
 //! Sentences that several formats have.
 
+use jiff::tz::TimeZone;
 use job_report::show::{digits, percent, short_time};
 use job_report::{Job, Numbers, Origin, Reason, Report, Severity, State, Unchecked};
+
+use super::moment;
 
 /// How the job is doing: `running`, `COMPLETED, exit 0 (by the node)`.
 pub(super) fn state(job: &Job) -> String {
@@ -58,11 +61,33 @@ pub(super) fn gpus(job: &Job, numbers: &Numbers) -> String {
     }
     match (models.is_empty(), numbers.gpus) {
         (true, Some(_)) => "no GPU".to_owned(),
-        (true, None) => "no GPU known".to_owned(),
+        (true, None) => "GPUs unknown".to_owned(),
         _ => {
             models.iter().map(|(model, number)| format!("{number} × {model}")).collect::<Vec<_>>().join(", ")
         }
     }
+}
+
+/// Without advice: `Nothing to change`, and of what that cannot be said.
+pub(super) fn nothing_to_change(report: &Report) -> String {
+    let numbers = &report.numbers;
+    let known = [
+        ("GPUs", numbers.gpus.is_some()),
+        ("CPU use", numbers.cpu_use.is_some()),
+        ("memory limit", numbers.memory_limit_bytes.is_some()),
+        ("time limit", report.job.time_limit.is_some()),
+    ];
+    let unknown: Vec<&str> = known.iter().filter(|(_, known)| !known).map(|(name, _)| *name).collect();
+    match unknown.as_slice() {
+        [] => "Nothing to change".to_owned(),
+        [one] => format!("Nothing to change ({one} unknown)"),
+        [most @ .., last] => format!("Nothing to change ({} and {last} unknown)", most.join(", ")),
+    }
+}
+
+/// Whether clocks changed between a job's start and its end: from then on each time needs its zone.
+pub(super) fn zone_changes(job: &Job, zone: &TimeZone) -> bool {
+    moment(job.began(), zone, "%z") != moment(job.ended_at(), zone, "%z")
 }
 
 /// Which nodes were seen: `2 of 3 nodes`. More than SLURM gave it are no part of these.

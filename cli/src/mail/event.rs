@@ -12,6 +12,8 @@ pub struct Event {
     pub what: What,
     /// Its number, as series have it. Of a whole array it is none.
     pub number: Option<u64>,
+    /// SLURM counts no second of it, and it was cancelled: most likely it never started.
+    pub never_ran: bool,
 }
 
 /// Whose report belongs into the mail.
@@ -71,7 +73,10 @@ impl Event {
             Some(About::Job(_)) => number_of_part(subject).or_else(|| job_id?.parse().ok()),
             Some(About::Array(_)) | None => None,
         };
-        Self { about, what: what.map_or(What::Other, |(_, what)| what), number }
+        // The last one, too.
+        let ran = subject.rsplit_once(", Run time ").map(|(_, ran)| ran);
+        let never_ran = ran.is_some_and(|ran| ran.starts_with("00:00:00, CANCELLED,"));
+        Self { about, what: what.map_or(What::Other, |(_, what)| what), number, never_ran }
     }
 }
 
@@ -111,16 +116,27 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_was_cancelled_while_it_waited_never_ran() {
+        let never_ran = |tail: &str| Event::of(&format!("Slurm Job_id=7 Name={tail}"), None, None).never_ran;
+        assert!(never_ran("x Failed, Run time 00:00:00, CANCELLED, ExitCode 0"));
+        assert!(!never_ran("x Failed, Run time 00:00:01, CANCELLED, ExitCode 0"));
+        assert!(!never_ran("x Failed, Run time 00:00:00, FAILED, ExitCode 1"));
+        assert!(!never_ran(
+            "x, Run time 00:00:00, CANCELLED, y Ended, Run time 00:01:00, COMPLETED, ExitCode 0"
+        ));
+    }
+
+    #[test]
     fn variables_go_before_words() {
         let subject = "Slurm Job_id=7 Name=x Ended, Run time 00:00:10, COMPLETED, ExitCode 0";
         let event = Event::of(subject, Some("Reached 90% of time limit"), Some("9"));
         let about = |number| Some(About::Job(JobId::Number(number)));
-        assert_eq!(event, Event { about: about(7), what: What::Runs, number: Some(7) });
+        assert_eq!(event, Event { about: about(7), what: What::Runs, number: Some(7), never_ran: false });
         let event = Event::of("Job 9 is over", Some("Ended"), Some("9"));
-        assert_eq!(event, Event { about: about(9), what: What::Ended, number: Some(9) });
+        assert_eq!(event, Event { about: about(9), what: What::Ended, number: Some(9), never_ran: false });
         assert_eq!(
             Event::of("", Some("Invalid dependency"), Some("x")),
-            Event { about: None, what: What::Other, number: None }
+            Event { about: None, what: What::Other, number: None, never_ran: false }
         );
     }
 

@@ -183,6 +183,11 @@ impl Node {
         (all > 0.0).then(|| cpus * cores / all)
     }
 
+    /// Whether no core of the node is left for others.
+    pub fn holds_all_cores(&self) -> Option<bool> {
+        Some(self.cores()? >= self.hardware.cores? * 0.999)
+    }
+
     /// Core time held.
     pub fn core_seconds(&self) -> Option<f64> {
         let (held, cpus) =

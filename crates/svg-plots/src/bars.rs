@@ -26,7 +26,7 @@ pub struct Bars<'a> {
 pub struct Bar<'a> {
     /// Its name.
     pub label: &'a str,
-    /// Its length. What is not finite is `no data`.
+    /// Its length. What is not finite has no bar, and is `no data` where there is no note.
     pub value: f64,
     /// What is written after the value.
     pub note: &'a str,
@@ -101,8 +101,11 @@ impl Bars<'_> {
 
 impl Bar<'_> {
     fn text(&self, unit: Unit<'_>) -> String {
-        let value = unit.show(drawable(self.value).unwrap_or(f64::NAN));
-        if self.note.is_empty() { value } else { format!("{value}, {}", self.note) }
+        match (drawable(self.value), self.note) {
+            (None, note) if !note.is_empty() => note.to_owned(),
+            (value, "") => unit.show(value.unwrap_or(f64::NAN)),
+            (value, note) => format!("{}, {note}", unit.show(value.unwrap_or(f64::NAN))),
+        }
     }
 }
 

@@ -48,7 +48,10 @@ fn what_was_not_measured_has_no_section_and_is_said() {
         }),
         "{lines:?}"
     );
-    assert_eq!(bare.verdict, (None, "Nothing to change, of what is known.".to_owned()));
+    assert_eq!(
+        bare.verdict,
+        (None, "Nothing to change (GPUs, CPU use, memory limit and time limit unknown).".to_owned())
+    );
 }
 
 #[test]

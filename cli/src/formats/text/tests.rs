@@ -65,3 +65,47 @@ fn no_line_is_longer_than_the_page_is_wide() {
         }
     }
 }
+
+fn text(job: job_report::Job, zone: &str) -> String {
+    let zone = TimeZone::get(zone).unwrap();
+    let options = Options { width: 80, ascii: false, colour: false, node_rows: 8, zone, link: None };
+    render(&testing::report(job), &testing::THRESHOLDS, &options)
+}
+
+/// A job that ran so long, from a moment on.
+fn at(start: f64, seconds: f64) -> job_report::Job {
+    let mut job = testing::job();
+    for node in &mut job.nodes {
+        (node.start, node.end, node.seen_until) = (start, Some(start + seconds), start + seconds);
+    }
+    job
+}
+
+#[test]
+fn times_have_their_zone_where_clocks_change() {
+    // 02:30 on the day on which summer time ends.
+    let before = 1_792_888_200.0;
+    let line = |job| text(job, "Europe/Berlin").lines().nth(2).unwrap().to_owned();
+    assert!(line(at(before, 2400.0)).starts_with("  Sun 25 Oct 2026 02:30 CEST → 02:10 CET  00:40:00"));
+    assert!(line(at(before - 3600.0, 2400.0)).starts_with("  Sun 25 Oct 2026 01:30 → 02:10 "));
+    // Too long for a column.
+    let day = text(at(before - 10_800.0, 90_000.0), "Europe/Berlin");
+    let lines: Vec<&str> = day.lines().skip(2).take(2).collect();
+    assert_eq!(lines[0], "  Sat 24 Oct 2026 23:30 CEST → 25 Oct 23:30 CET");
+    assert!(lines[1].trim_start().starts_with("1-01:00:00 of "), "{}", lines[1]);
+}
+
+#[test]
+fn memory_without_a_limit_has_its_peak() {
+    let mut job = testing::job();
+    for node in &mut job.nodes {
+        let mut values = job_report::Values::default();
+        values.set(&metric::MEMORY_PEAK_BYTES, 3.0 * 1024f64.powi(3));
+        (node.values, node.memory_held_bytes) = (values, Some(1024f64.powi(3)));
+    }
+    let page = text(job, "UTC");
+    let rows: Vec<Vec<&str>> = page.lines().map(|line| line.split_whitespace().collect()).collect();
+    let has = |row: &str| rows.contains(&row.split_whitespace().collect());
+    assert!(has("Memory, peak 3 GiB on node1, no limit known"), "{page}");
+    assert!(has("held 1 GiB, without page cache"), "{page}");
+}

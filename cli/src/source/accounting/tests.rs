@@ -1,6 +1,8 @@
 use std::path::Path;
 use std::time::Instant;
 
+use job_report::metric;
+
 use super::*;
 use crate::testing;
 
@@ -10,9 +12,11 @@ fn line(fields: &[&str]) -> String {
     fields.iter().map(|field| format!("{field}{DELIMITER}")).collect::<String>() + "\n"
 }
 
-fn fields<'a>(start: &'a str, end: &'a str, state: &'a str) -> [&'a str; 14] {
+fn fields<'a>(start: &'a str, end: &'a str, state: &'a str) -> [&'a str; 18] {
     [
         "39798795",
+        "della",
+        "1912",
         "aturing",
         "math",
         "gpu",
@@ -21,6 +25,8 @@ fn fields<'a>(start: &'a str, end: &'a str, state: &'a str) -> [&'a str; 14] {
         "1646394900",
         start,
         end,
+        "67316",
+        "00:00:00",
         state,
         "1:0",
         "5760",
@@ -30,13 +36,15 @@ fn fields<'a>(start: &'a str, end: &'a str, state: &'a str) -> [&'a str; 14] {
 }
 
 /// The run of the job of [`testing`].
-fn this_run() -> [&'static str; 14] {
+fn this_run() -> [&'static str; 18] {
     fields("1646394958", "1646462277", "FAILED")
 }
 
 fn filled(job: Job, lines: &str) -> Job {
     let mut job = Job { ended: None, time_limit: None, nodes_allocated: None, queued_seconds: None, ..job };
-    fill(&mut job, parse(lines, DELIMITER));
+    let mut records = parse(lines, DELIMITER);
+    records.iter_mut().for_each(|record| record.is_of_cluster = true);
+    fill(&mut job, &records);
     job
 }
 
@@ -58,8 +66,8 @@ fn it_goes_before_what_is_derived_and_leaves_what_it_does_not_say() {
     job.ended =
         Some(Ended { state: "FAILED".to_owned(), origin: Origin::Derived, exit_code: None, signal: None });
     let mut fields = this_run();
-    (fields[9], fields[10], fields[11], fields[12]) = ("CANCELLED by 1000", "0:15", "UNLIMITED", "");
-    fill(&mut job, parse(&line(&fields), DELIMITER));
+    (fields[13], fields[14], fields[15], fields[16]) = ("CANCELLED by 1000", "0:15", "UNLIMITED", "");
+    fill(&mut job, &parse(&line(&fields), DELIMITER));
     let ended = job.ended.unwrap();
     assert_eq!((ended.state.as_str(), ended.origin), ("CANCELLED", Origin::Accounting));
     assert_eq!((ended.exit_code, ended.signal), (Some(0), Some(15)));
@@ -83,10 +91,10 @@ fn of_several_runs_the_one_of_that_time_counts() {
 #[test]
 fn a_job_of_another_cluster_with_this_number_is_another() {
     let mut other = this_run();
-    other[1] = "eve";
+    (other[2], other[3]) = ("1913", "eve");
     assert_eq!(filled(testing::job(), &line(&other)).ended, None);
     other[0] = "39798796";
-    other[1] = "aturing";
+    (other[2], other[3]) = ("1912", "aturing");
     assert_eq!(filled(testing::job(), &line(&other)).ended, None);
     // The exporter has a number of a user without a name.
     let mut job = testing::job();
@@ -98,18 +106,18 @@ fn a_job_of_another_cluster_with_this_number_is_another() {
 fn a_name_makes_no_run() {
     let mut fields = this_run();
     let name = format!("a|b\n{}", line(&this_run()).replace(DELIMITER, "|").replace("FAILED", "COMPLETED"));
-    fields[13] = &name;
+    fields[17] = &name;
     let records = parse(&line(&fields), DELIMITER);
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].state, "FAILED");
-    assert!(records[0].name.starts_with("a|b\u{fffd}39798795|aturing"), "{}", records[0].name);
+    assert!(records[0].name.starts_with("a|b\u{fffd}39798795|della|1912|aturing"), "{}", records[0].name);
 }
 
 #[test]
 fn what_is_no_run_is_left_out() {
     let mut wrong = this_run();
     wrong[0] = "39798795.batch";
-    for text in [String::new(), "\n".to_owned(), line(&this_run()[..13]), line(&wrong)] {
+    for text in [String::new(), "\n".to_owned(), line(&this_run()[..17]), line(&wrong)] {
         assert!(parse(&text, DELIMITER).is_empty(), "{text}");
     }
     for state in ["", "\u{1b}[31mFAILED", "completed"] {
@@ -121,12 +129,12 @@ fn what_is_no_run_is_left_out() {
 
 fn fake(name: &str, timeout: Duration) -> Sacct {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sacct").join(name).into();
-    Sacct { program, named: true, timeout, failure: Arc::default() }
+    Sacct { program, named: true, timeout, failure: Arc::default(), clusters: BTreeMap::new() }
 }
 
 #[tokio::test]
 async fn it_is_asked_as_sacct_understands() {
-    let records = fake("answers", Duration::from_secs(60)).records("7").await.unwrap();
+    let records = fake("answers", Duration::from_secs(60)).records("7", None).await.unwrap();
     let [first, last] = records.as_slice() else { panic!("{records:?}") };
     assert_eq!((first.id, first.state.as_str(), first.start), (7, "REQUEUED", Some(1100.0)));
     assert_eq!((last.state.as_str(), last.signal, last.end), ("CANCELLED", Some(15), Some(2000.0)));
@@ -137,14 +145,14 @@ async fn it_is_asked_as_sacct_understands() {
 async fn that_it_fails_or_hangs_is_said() {
     let said = async |name, patience| {
         let sacct = fake(name, patience);
-        assert_eq!((sacct.failure(), sacct.records("7").await), (None, None), "{name}");
+        assert_eq!((sacct.failure(), sacct.records("7", None).await), (None, None), "{name}");
         sacct.failure().unwrap().to_owned()
     };
     let minute = Duration::from_secs(60);
     assert!(said("fails", minute).await.ends_with("tests/sacct/fails: Slurm accounting storage is disabled"));
     assert!(said("none", minute).await.contains("tests/sacct/none: No such file"));
     let unnamed = Sacct { named: false, ..fake("none", minute) };
-    assert_eq!((unnamed.records("7").await, unnamed.failure()), (Some(Vec::new()), None));
+    assert_eq!((unnamed.records("7", None).await, unnamed.failure()), (Some(Vec::new()), None));
 
     let said = said("hangs", Duration::from_millis(300)).await;
     assert!(said.ends_with("tests/sacct/hangs: no answer in 0.3 s"), "{said}");
@@ -166,7 +174,55 @@ fn waiting() -> bool {
 
 #[test]
 fn the_configuration_says_which() {
-    assert_eq!(Sacct::configured(Some("never")), None);
-    assert_eq!(Sacct::configured(Some("/opt/slurm/bin/sacct")).unwrap().program, "/opt/slurm/bin/sacct");
-    assert_eq!(Sacct::configured(None).unwrap().timeout, Duration::from_secs(10));
+    let configured = |text: &str| Sacct::configured(&config::parse(text).unwrap().slurm);
+    assert_eq!(configured("[slurm]\nsacct = \"never\"\n"), None);
+    let named = configured("[slurm]\nsacct = \"/opt/slurm/bin/sacct\"\n").unwrap();
+    assert_eq!(named.program, "/opt/slurm/bin/sacct");
+    assert_eq!(configured("").unwrap().timeout, Duration::from_secs(10));
+}
+
+/// The records of one run that began and ended then, of a cluster that is asked without being named.
+fn local(start: &str, end: &str, change: impl Fn(&mut [&str; 18])) -> Vec<Record> {
+    let mut fields = fields(start, end, "TIMEOUT");
+    change(&mut fields);
+    parse(&line(&fields), DELIMITER)
+}
+
+#[test]
+fn a_record_that_may_be_of_another_cluster_has_to_be_alike() {
+    let known = |records: &[Record]| record_of(&testing::job(), records).is_some();
+    let alike = |fields: &mut [&str; 18]| (fields[6], fields[17]) = ("", "");
+    assert!(known(&local("1646394958", "1646462277", alike)));
+    // It began seven hours before, and there is no late cgroup for it.
+    assert!(!known(&local("1646369758", "1646462277", alike)));
+    assert!(!known(&local("1646394958", "1646462277", |fields| fields[5] = "cpu")), "another partition");
+    assert!(!known(&local("1646394958", "1646462277", |fields| fields[17] = "other")), "another name");
+    let mut own = local("1646394958", "1646462277", |fields| fields[6] = "");
+    own[0].name = testing::job().identity.name;
+    assert!(known(&own));
+    let mut late = local("1646369758", "1646462277", alike);
+    late[0].is_of_cluster = true;
+    assert!(known(&late), "the first step of an allocation came late");
+}
+
+#[test]
+fn suspended_time_is_neither_elapsed_nor_held() {
+    let mut fields = this_run();
+    (fields[11], fields[12]) = ("53316", "03:53:20");
+    let mut job = filled(testing::job(), &line(&fields));
+    assert_eq!((job.suspended_seconds(), job.elapsed()), (Some(14_000.0), 53_316.0));
+    assert_eq!(job.nodes[0].values.get(&metric::CPU_ALLOCATED_SECONDS), Some(24.0 * 53_316.0));
+    let (gpu, whole) = (&job.nodes[1].gpus[0].values, 67_316.0);
+    assert_eq!(gpu.get(&metric::GPU_IDLE_SECONDS), Some(whole - 14_000.0));
+    // Of a node that was lost it is not known which part of its time that was.
+    job = testing::job();
+    job.nodes[0].end = None;
+    let job = filled(job, &line(&fields));
+    assert_eq!(job.nodes[0].values.get(&metric::CPU_ALLOCATED_SECONDS), Some(24.0 * whole));
+}
+
+#[test]
+fn times_without_a_day_and_with_one_are_read() {
+    let texts = ["00:01:19", "2-01:00:00", "01:19", "", "-1:00:00", "00:00:xx"];
+    assert_eq!(texts.map(clock), [Some(79.0), Some(176_400.0), None, None, None, None]);
 }

@@ -1,9 +1,12 @@
 //! Rows of jobs that ended, as rules/recording/ended.yaml records them: cheap for all jobs of a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use job_report::CLOCKS;
+use prometheus_api::Labels;
 
 use super::selector::{any_of, range};
-use super::{Prometheus, Selection};
+use super::{Prometheus, Selection, of};
 use crate::text::harmless;
 use crate::{Failure, Kind};
 
@@ -81,38 +84,113 @@ const RULES: [&str; 10] = [
     "ended:jobledger_job_memory_limit_bytes:sum",
 ];
 
+/// Rows of numbers that had several runs, of one query.
+const AT_ONCE: usize = 100;
+/// Rows of a run begin at the same time, but for the clocks of its nodes.
+const SAME: f64 = CLOCKS;
+
+/// Rows by cluster, number and labels, each as it was at a time.
+#[derive(Default)]
+struct Rows(BTreeMap<(String, u64, Labels), BTreeMap<i64, EndedJob>>);
+
+impl Rows {
+    #[allow(clippy::cast_possible_truncation, reason = "milliseconds since the epoch")]
+    fn add(&mut self, labels: &Labels, cluster_label: &str, (time, value): (f64, f64)) {
+        let get = |name| labels.get(name).unwrap_or_default();
+        let (Ok(id), Some(name)) = (get("jobid").parse(), labels.name()) else { return };
+        let others = labels.iter().filter(|(label, _)| *label != "__name__").collect();
+        let key = (get(cluster_label).to_owned(), id, others);
+        let row = self.0.entry(key).or_default().entry((time * 1000.0) as i64).or_default();
+        (row.id, row.cluster) = (id, get(cluster_label).to_owned());
+        (row.user, row.account) = (harmless(get("user")), harmless(get("account")));
+        row.partition = harmless(get("partition"));
+        if let Some(slot) = row.slot(name) {
+            *slot = Some(slot.map_or(value, |known| known.max(value)));
+        }
+    }
+
+    /// A row for each run: what was recorded of it last. It may have begun before its owner was known: what is known goes other.
+    fn runs(self) -> Vec<EndedJob> {
+        let mut runs: Vec<EndedJob> = Vec::new();
+        for row in self.0.into_values().flat_map(BTreeMap::into_values) {
+            let is_number = |run: &&mut EndedJob| run.id == row.id && run.cluster == row.cluster;
+            let is_same = |run: &&mut EndedJob| {
+                let both = run.start.zip(row.start);
+                both.is_none_or(|(one, other)| (one - other).abs() < SAME)
+                    && (run.user == row.user || run.user.is_empty() || row.user.is_empty())
+            };
+            match runs.iter_mut().rev().take_while(is_number).find(is_same) {
+                Some(run) => run.add(row),
+                None => runs.push(row),
+            }
+        }
+        runs
+    }
+}
+
+impl EndedJob {
+    /// Adds another row of the same run: of its numbers the greatest was recorded last.
+    fn add(&mut self, other: EndedJob) {
+        for (known, label) in [
+            (&mut self.user, other.user),
+            (&mut self.account, other.account),
+            (&mut self.partition, other.partition),
+        ] {
+            if known.is_empty() {
+                *known = label;
+            }
+        }
+        for (known, value) in [
+            (&mut self.start, other.start),
+            (&mut self.end, other.end),
+            (&mut self.nodes, other.nodes),
+            (&mut self.cpu_allocated_seconds, other.cpu_allocated_seconds),
+            (&mut self.cpu_seconds, other.cpu_seconds),
+            (&mut self.idle_core_seconds, other.idle_core_seconds),
+            (&mut self.gpu_allocated_seconds, other.gpu_allocated_seconds),
+            (&mut self.gpu_idle_seconds, other.gpu_idle_seconds),
+            (&mut self.memory_peak_bytes, other.memory_peak_bytes),
+            (&mut self.memory_limit_bytes, other.memory_limit_bytes),
+        ] {
+            *known = known.iter().copied().chain(value).reduce(f64::max);
+        }
+    }
+}
+
 impl Prometheus {
-    /// The jobs that ended in the window, by number.
+    /// The runs that ended in the window. A number has several where its job was requeued, or where it came again.
     pub async fn ended(&self, selection: &Selection) -> Result<Vec<EndedJob>, Failure> {
         let names = any_of("__name__", RULES);
         let owner = selection.owner();
-        let matchers: Vec<&str> =
-            std::iter::once(names.as_str()).chain(owner.iter().map(String::as_str)).collect();
-        let rows = format!("last_over_time({}{})", self.scope.selector(&matchers), range(self.window));
-        let answer = self.client.query(&rows, self.until).await?;
+        let selector = |more: &[&str]| {
+            let matchers: Vec<&str> = more.iter().copied().chain(owner.iter().map(String::as_str)).collect();
+            self.scope.selector(&matchers)
+        };
+        let (window, label) = (range(self.window), &self.scope.cluster_label);
+        let starts = of(RULES[0], &selector(&[]));
+        let rows = format!("last_over_time({}{window})", selector(&[&names]));
+        let several = format!("max_over_time({starts}{window}) - min_over_time({starts}{window}) > {SAME}");
+        let (answer, several) =
+            tokio::try_join!(self.client.query(&rows, self.until), self.client.query(&several, self.until))?;
         if answer.is_empty() {
             self.needs_rules().await?;
         }
-        // The row of a job may have begun before its owner was known: what is known goes before.
-        let mut jobs: BTreeMap<(String, u64), EndedJob> = BTreeMap::new();
-        for sample in &answer {
-            let get = |name| sample.labels.get(name).unwrap_or_default();
-            let (Ok(id), Some(name)) = (get("jobid").parse(), sample.labels.name()) else { continue };
-            let cluster = get(&self.scope.cluster_label).to_owned();
-            let job = jobs.entry((cluster.clone(), id)).or_default();
-            (job.id, job.cluster) = (id, cluster);
-            for (known, label) in
-                [(&mut job.user, "user"), (&mut job.account, "account"), (&mut job.partition, "partition")]
-            {
-                if known.is_empty() {
-                    *known = harmless(get(label));
+        let number = |labels: &Labels| labels.get("jobid").unwrap_or_default().to_owned();
+        let several: BTreeSet<String> = several.iter().map(|sample| number(&sample.labels)).collect();
+        let mut rows = Rows::default();
+        for sample in answer.iter().filter(|sample| !several.contains(&number(&sample.labels))) {
+            rows.add(&sample.labels, label, (self.until, sample.value));
+        }
+        let several: Vec<&str> = several.iter().map(String::as_str).collect();
+        for numbers in several.chunks(AT_ONCE) {
+            let all = selector(&[&names, &any_of("jobid", numbers.iter().copied())]);
+            for series in self.client.query_samples(&all, self.window, self.until).await? {
+                for point in &series.points {
+                    rows.add(&series.labels, label, *point);
                 }
             }
-            if let Some(slot) = job.slot(name) {
-                *slot = Some(slot.map_or(sample.value, |known| known.max(sample.value)));
-            }
         }
-        Ok(jobs.into_values().collect())
+        Ok(rows.runs())
     }
 
     /// An error where the rules are not loaded. A server that does not say which it has may have them.

@@ -10,6 +10,7 @@ mod find;
 mod gpu_times;
 mod list;
 mod measure;
+mod never_ran;
 mod over_time;
 mod running;
 mod runs;
@@ -58,7 +59,15 @@ pub struct Prometheus {
 impl Source for Prometheus {
     async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
         let who = match self.find(wanted.id).await {
-            Err(unknown) if unknown.kind == Kind::NotFound => self.find_by_number(wanted.id, unknown).await?,
+            Err(unknown) if unknown.kind == Kind::NotFound => {
+                match self.find_by_number(wanted.id, unknown).await {
+                    Ok(who) => who,
+                    Err(unknown) => {
+                        let asked = (self.sacct.as_ref(), self.scope.cluster.as_deref());
+                        return Err(never_ran::reason(asked, wanted.id, self.until, unknown).await);
+                    }
+                }
+            }
             found => found?,
         };
         // Nodes of another cluster may have the same names.

@@ -1,15 +1,15 @@
-//! The conditions.
+//! The conditions. Each says what has to be known for it; where that is not known, the piece or its option is left out.
 
 use serde::{Serialize, Serializer};
 
 use super::Severity::{self, Bad, Hint, Warning};
 use super::sbatch;
-use crate::job::{Gpu, Job, Node, State};
+use crate::job::{Gpu, Job, Node};
 use crate::metric;
 use crate::numbers::{Numbers, count, idle_at_end};
 use crate::show::{bytes, digits, percent, short_time, time};
 use crate::thresholds::Thresholds;
-use crate::values::ratio;
+use crate::values::{ratio, sum};
 
 /// What a condition found.
 pub(super) struct Found {
@@ -19,7 +19,7 @@ pub(super) struct Found {
 }
 
 macro_rules! pieces {
-    ($($name:ident $text:literal $check:ident [$($need:literal),*];)*) => {
+    ($($name:ident $text:literal $label:literal $check:ident [$($need:literal),*];)*) => {
         /// A piece of advice; its texts are in rules/thresholds.yaml.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs, reason = "rules/thresholds.yaml says what each is")]
@@ -32,6 +32,11 @@ macro_rules! pieces {
             /// Its name in rules/thresholds.yaml and in files.
             pub fn name(self) -> &'static str {
                 match self { $(Piece::$name => $text,)* }
+            }
+
+            /// The same in a few words, for a column of a table.
+            pub fn label(self) -> &'static str {
+                match self { $(Piece::$name => $label,)* }
             }
 
             pub(super) fn check(self, job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
@@ -47,28 +52,29 @@ macro_rules! pieces {
 }
 
 pieces! {
-    OomKilled "oom_killed" oom_killed [];
-    TimedOut "timed_out" timed_out [];
-    GpuNeverUsed "gpu_never_used" gpu_never_used ["gpu_seen", "gpu_idle_busy_ratio"];
-    GpuStopped "gpu_stopped" gpu_stopped ["gpu_stopped_seconds", "gpu_stopped_ratio"];
-    GpuLowUse "gpu_low_use" gpu_low_use ["gpu_low_use_ratio"];
-    GpuUneven "gpu_uneven" gpu_uneven ["gpu_uneven"];
-    NodeIdle "node_idle" node_idle ["node_idle_cores", "node_busy_cores"];
-    Serial "serial" serial ["cpu_serial_least_cores", "cpu_serial_most_cores", "cpu_serial_least_held"];
-    CpuLow "cpu_low" cpu_low ["cpu_low_ratio"];
-    CpusIdle "cpus_idle" cpus_idle ["cpus_idle"];
-    NodesUneven "nodes_uneven" nodes_uneven ["nodes_uneven"];
-    Imbalance "imbalance" imbalance ["imbalance"];
-    CpuThrottled "cpu_throttled" cpu_throttled ["cpu_throttled"];
-    WaitedMemory "waited_memory" waited_memory ["waited_memory"];
-    WaitedIo "waited_io" waited_io ["waited_io"];
-    StalledIo "stalled_io" stalled_io ["stall_waiting", "stall_minutes"];
-    WaitedCpu "waited_cpu" waited_cpu ["waited_cpu", "waited_cpu_use"];
-    SlotsMemory "slots_memory" slots_memory ["slots_memory"];
-    SlotsBackend "slots_backend" slots_backend ["slots_backend"];
-    VectorsLow "vectors_low" vectors_low ["vectors_low", "vectors_least_flops"];
-    MemoryOverAsked "memory_over_asked" memory_over_asked ["memory_over_asked_ratio", "memory_over_asked_least_bytes"];
-    TimeOverAsked "time_over_asked" time_over_asked ["time_over_asked_ratio", "time_over_asked_least_seconds"];
+    OomKilled "oom_killed" "out of memory" oom_killed [];
+    TimedOut "timed_out" "hit its time limit" timed_out [];
+    GpuNeverUsed "gpu_never_used" "GPUs never used" gpu_never_used ["gpu_seen", "gpu_idle_busy_ratio"];
+    GpuStuck "gpu_stuck" "GPUs stuck" gpu_stuck ["gpu_stuck_busy_ratio", "gpu_stuck_sm_ratio", "gpu_stuck_dram_ratio", "gpu_stuck_bytes_per_second"];
+    GpuStopped "gpu_stopped" "GPUs idle at its end" gpu_stopped ["gpu_stopped_seconds", "gpu_stopped_ratio"];
+    GpuLowUse "gpu_low_use" "GPUs hardly used" gpu_low_use ["gpu_low_use_ratio"];
+    GpuUneven "gpu_uneven" "GPUs uneven" gpu_uneven ["gpu_uneven"];
+    NodeIdle "node_idle" "a node idle" node_idle ["node_idle_cores", "node_busy_cores"];
+    Serial "serial" "one core used" serial ["cpu_serial_least_cores", "cpu_serial_most_cores", "cpu_serial_least_held"];
+    CpuLow "cpu_low" "few cores used" cpu_low ["cpu_low_ratio"];
+    CpusIdle "cpus_idle" "cores idle" cpus_idle ["cpus_idle"];
+    NodesUneven "nodes_uneven" "nodes uneven" nodes_uneven ["nodes_uneven"];
+    Imbalance "imbalance" "CPUs uneven" imbalance ["imbalance"];
+    CpuThrottled "cpu_throttled" "CPU limit" cpu_throttled ["cpu_throttled"];
+    WaitedMemory "waited_memory" "short of memory" waited_memory ["waited_memory"];
+    WaitedIo "waited_io" "waits for storage" waited_io ["waited_io"];
+    StalledIo "stalled_io" "storage stalls" stalled_io ["stall_waiting", "stall_minutes"];
+    WaitedCpu "waited_cpu" "too many threads" waited_cpu ["waited_cpu", "waited_cpu_use"];
+    SlotsMemory "slots_memory" "limited by memory" slots_memory ["slots_memory"];
+    SlotsBackend "slots_backend" "waits for data" slots_backend ["slots_backend"];
+    VectorsLow "vectors_low" "few vectors" vectors_low ["vectors_low", "vectors_least_flops"];
+    MemoryOverAsked "memory_over_asked" "asked too much memory" memory_over_asked ["memory_over_asked_ratio", "memory_over_asked_least_bytes"];
+    TimeOverAsked "time_over_asked" "asked too much time" time_over_asked ["time_over_asked_ratio", "time_over_asked_least_seconds"];
 }
 
 impl Piece {
@@ -89,6 +95,8 @@ fn found(severity: Severity, measured: String, sbatch: Option<String>) -> Option
     Some(Found { severity, measured, sbatch })
 }
 
+/// Needs a kill that a node counted, or SLURM's word. The option needs one limit of all nodes, and room for more on them: sbatch refuses what no node
+/// has.
 fn oom_killed(job: &Job, _: &Numbers, _: &Thresholds) -> Option<Found> {
     let killed = |node: &Node| node.values.get(&metric::OOM_KILLS).filter(|kills| *kills > 0.0);
     let kills: f64 = job.nodes.iter().filter_map(killed).sum();
@@ -100,8 +108,13 @@ fn oom_killed(job: &Job, _: &Numbers, _: &Thresholds) -> Option<Found> {
     let hit = job.nodes.iter().filter(|node| kills == 0.0 || killed(node).is_some());
     let limit = common_limit(hit);
     let of = limit.map(|limit| format!(" at {}", bytes(limit))).unwrap_or_default();
-    let measured = if kills > 0.0 { format!("{} killed{of}", digits(kills)) } else { format!("killed{of}") };
-    found(Bad, measured, limit_of_all(job).map(|limit| sbatch::memory(limit * 1.25)))
+    let processes = if kills == 1.0 { "process" } else { "processes" };
+    let measured =
+        if kills > 0.0 { format!("{} {processes} killed{of}", digits(kills)) } else { format!("killed{of}") };
+    let enough = limit_of_all(job).map(|limit| limit * 1.25);
+    let has_room = |node: &Node| node.hardware.memory_bytes >= enough.map(sbatch::rounded);
+    let option = enough.filter(|_| job.nodes.iter().all(has_room)).map(sbatch::memory);
+    found(Bad, measured, option)
 }
 
 /// The memory limit, where it is the same on all of these nodes.
@@ -116,6 +129,7 @@ fn limit_of_all(job: &Job) -> Option<f64> {
     common_limit(job.nodes.iter()).filter(|_| job.all_nodes_seen())
 }
 
+/// Needs SLURM's word for the end. The option needs the limit: the time that was seen may be a part of it.
 fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     if job.ended.as_ref()?.state != "TIMEOUT" {
         return None;
@@ -125,9 +139,8 @@ fn timed_out(job: &Job, numbers: &Numbers, _: &Thresholds) -> Option<Found> {
     match idle_at_end(job).filter(|seconds| *seconds >= 600.0) {
         Some(seconds) => found(Bad, format!("idle for its last {}", time(seconds)), None),
         None => {
-            // Without a limit it is the time that was seen, and a node that was not seen may have run for longer.
-            let is_known = job.time_limit.is_some() || job.all_nodes_seen();
-            found(Bad, format!("ended after {}", time(limit)), is_known.then(|| sbatch::time(limit * 1.5)))
+            let option = job.time_limit.map(|limit| sbatch::time(limit * 1.5));
+            found(Bad, format!("ended after {}", time(limit)), option)
         }
     }
 }
@@ -159,6 +172,7 @@ fn never_used<'a>(job: &'a Job, thresholds: &Thresholds) -> Option<(Vec<(&'a Nod
 /// Of more than these, a number is enough.
 const MOST_NAMED: usize = 3;
 
+/// Needs GPUs that no other job had, each seen for nine tenths of its time. The option needs all GPUs of the job, whole ones on one node.
 fn gpu_never_used(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (unused, of) = never_used(job, thresholds)?;
     let used = of - unused.len();
@@ -185,6 +199,40 @@ fn all_are_whole_gpus(job: &Job, gpus: usize) -> bool {
         && node.gpus.iter().all(|gpu| gpu.profile.is_empty())
 }
 
+/// GPUs that look busy and do nothing, as the alert `JobledgerJobStuck` has it, over the whole run. A collective operation that waits for a lost process
+/// looks like this.
+///
+/// Needs, of each GPU of the job: busy time, the multiprocessors' and the memory's work, and that no other job had it; and the bytes that the job moved.
+/// One GPU that works shows that the job goes on.
+fn gpu_stuck(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    let is_at_most = |gpu: &Gpu, metric, of: f64, name| {
+        gpu.values.get(metric).is_some_and(|seconds| seconds <= thresholds.value(name) * of)
+    };
+    let is_stuck = |gpu: &Gpu| {
+        gpu.values.get(&metric::GPU_ALLOCATED_SECONDS).is_some_and(|held| {
+            held > 0.0
+                && gpu.busy() >= Some(thresholds.value("gpu_stuck_busy_ratio") * held)
+                && is_at_most(gpu, &metric::GPU_SM_ACTIVE_SECONDS, held, "gpu_stuck_sm_ratio")
+                && is_at_most(gpu, &metric::GPU_DRAM_ACTIVE_SECONDS, held, "gpu_stuck_dram_ratio")
+        })
+    };
+    let all = job.gpus().count();
+    let moved = sum([
+        &metric::IO_READ_BYTES,
+        &metric::IO_WRITTEN_BYTES,
+        &metric::NETWORK_RECEIVED_BYTES,
+        &metric::NETWORK_TRANSMITTED_BYTES,
+        &metric::INFINIBAND_TRANSMITTED_BYTES,
+    ]
+    .map(|metric| job.total(metric)))?;
+    let apply = all > 0
+        && job.gpus().all(|(_, gpu)| !gpu.shared && is_stuck(gpu))
+        && moved <= thresholds.value("gpu_stuck_bytes_per_second") * numbers.elapsed_seconds;
+    let active = percent(numbers.gpu_sm_active?);
+    apply.then(|| found(Bad, format!("multiprocessors {active} active"), None))?
+}
+
+/// Needs the curves of all GPUs to the job's end.
 fn gpu_stopped(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     job.gpus().next()?;
     let seconds = idle_at_end(job)?;
@@ -199,6 +247,7 @@ fn low_gpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {
     part.filter(|_| thresholds.gpus_were_seen(numbers))
 }
 
+/// Needs GPUs that no other job had, seen for nine tenths of their time.
 fn gpu_low_use(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let part = low_gpu_use(numbers, thresholds)?;
     // That some were never used is said already, if those are all that is wrong.
@@ -213,6 +262,7 @@ fn gpu_low_use(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<
     }
 }
 
+/// Needs the use of two GPUs or more that no other job had.
 fn gpu_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let less = 1.0 - numbers.gpus_alike?;
     let apply = less > thresholds.value("gpu_uneven")
@@ -228,10 +278,19 @@ fn is_serial(numbers: &Numbers, thresholds: &Thresholds) -> bool {
     held && numbers.cores_used.is_some_and(|used| (least..=most).contains(&used))
 }
 
+/// Needs CPU time, CPUs and the node's cores. The option needs all nodes, and curves that never show more than one core at work: eight cores in an eighth
+/// of the time are one core on average, too.
 fn serial(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (used, cores) = (numbers.cores_used?, numbers.cores?);
     let on_one_node = job.most(Node::cpus_used) >= Some(thresholds.value("cpu_serial_least_cores"));
-    let option = (on_one_node && all_cores_seen(job)).then(|| "--ntasks=1 --cpus-per-task=1".to_owned());
+    let most = thresholds.value("cpu_serial_most_cores");
+    let never_more = job
+        .curves
+        .as_ref()
+        .and_then(|curves| curves.sum(&metric::CPU_SECONDS))
+        .is_some_and(|curve| !curve.iter().any(|cores| *cores > most));
+    let is_right = on_one_node && never_more && all_cores_seen(job);
+    let option = is_right.then(|| "--ntasks=1 --cpus-per-task=1".to_owned());
     is_serial(numbers, thresholds).then(|| found(Warning, cores_of(used, cores), option))?
 }
 
@@ -252,15 +311,14 @@ fn low_cpu_use(numbers: &Numbers, thresholds: &Thresholds) -> Option<f64> {
     numbers.cpu_use.filter(|part| *part < thresholds.value("cpu_low_ratio"))
 }
 
-fn cpu_low(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+/// Needs CPU time, CPUs and the node's cores; and that the job has no GPU, as far as that is known. It has no option: how many tasks the job has, and how
+/// many threads each, is not known, nor whether all cores worked at times.
+fn cpu_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     low_cpu_use(numbers, thresholds)?;
     if is_serial(numbers, thresholds) || has_gpus(numbers) {
         return None;
     }
-    let (used, cores, cpus) = (numbers.cores_used?, numbers.cores?, numbers.cpus?);
-    // sbatch counts CPUs, a tenth more than the busy cores have.
-    let enough = (used * 1.1 * cpus / cores).ceil().max(1.0);
-    found(Warning, cores_of(used, cores), all_cores_seen(job).then(|| format!("--ntasks={enough}")))
+    found(Warning, cores_of(numbers.cores_used?, numbers.cores?), None)
 }
 
 /// The CPUs that each node kept busy.
@@ -268,6 +326,7 @@ fn busy_cpus(job: &Job) -> Vec<f64> {
     job.nodes.iter().filter_map(Node::cpus_used).collect()
 }
 
+/// Needs CPU time of two nodes or more. The option needs that of all nodes.
 fn node_idle(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let used = busy_cpus(job);
     let (idle, busy) = (thresholds.value("node_idle_cores"), thresholds.value("node_busy_cores"));
@@ -280,6 +339,7 @@ fn node_idle(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     (unused > 0).then(|| found(Bad, format!("{unused} of {of} nodes"), option))?
 }
 
+/// Needs the CPU use of two nodes or more, and that the job has no GPU, as far as that is known.
 fn nodes_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let less = 1.0 - numbers.nodes_alike?;
     let other = low_cpu_use(numbers, thresholds).is_some()
@@ -290,6 +350,8 @@ fn nodes_uneven(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option
 }
 
 /// Few cores that worked, and a node that did nothing, are said already; a GPU may need no more than the CPUs that feed it.
+///
+/// Needs hardware counters.
 fn cpus_idle(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (idle, cores) = (numbers.cores_idle?, numbers.cores?);
     let other = low_cpu_use(numbers, thresholds).is_some()
@@ -300,6 +362,7 @@ fn cpus_idle(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Fo
         .then(|| found(Warning, cores_of(idle, cores), None))?
 }
 
+/// Needs hardware counters.
 fn imbalance(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let less = 1.0 - numbers.cpus_alike?;
     let other = low_cpu_use(numbers, thresholds).is_some() || has_gpus(numbers);
@@ -311,6 +374,7 @@ fn imbalance(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Fo
         .then(|| found(Hint, format!("{} less{on}", percent(less)), None))?
 }
 
+/// Needs the time in which a bandwidth limit of the cgroup held the job back.
 fn cpu_throttled(job: &Job, _: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let (throttled, used) = (job.total(&metric::CPU_THROTTLED_SECONDS)?, job.total(&metric::CPU_SECONDS)?);
     let part = ratio(Some(throttled), Some(throttled + used))?;
@@ -322,6 +386,7 @@ fn waited(part: Option<f64>, threshold: f64) -> Option<Found> {
     found(Warning, format!("{} of its time", percent(part)), None)
 }
 
+/// Needs pressure by cgroup, as the next ones do.
 fn waited_memory(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     waited(numbers.waited_memory, thresholds.value("waited_memory"))
 }
@@ -331,6 +396,8 @@ fn waited_io(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Foun
 }
 
 /// Minutes in which tasks of a node waited for most of the time.
+///
+/// Needs the curve of that.
 fn stalled_io(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     if numbers.waited_io.is_some_and(|part| part > thresholds.value("waited_io")) {
         return None;
@@ -345,6 +412,7 @@ fn stalled_io(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<F
     (stalled >= thresholds.value("stall_minutes") * 60.0).then(|| found(Hint, short_time(stalled), None))?
 }
 
+/// Needs CPU use beside the pressure: tasks of an idle job do not lack CPUs.
 fn waited_cpu(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     numbers.cpu_use.filter(|part| *part > thresholds.value("waited_cpu_use"))?;
     waited(numbers.waited_cpu, thresholds.value("waited_cpu"))
@@ -352,26 +420,35 @@ fn waited_cpu(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Fou
 
 fn of_its_slots(part: Option<f64>, threshold: f64) -> Option<Found> {
     let part = part.filter(|part| *part > threshold)?;
-    found(Hint, format!("{} of its slots", percent(part)), None)
+    found(Hint, format!("{} of what they could have done", percent(part)), None)
 }
 
+/// Needs hardware counters that tell memory from units.
 fn slots_memory(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     of_its_slots(numbers.slots_memory, thresholds.value("slots_memory"))
 }
 
 /// Where the CPUs count what waits for memory, that is the advice.
+///
+/// Needs hardware counters.
 fn slots_backend(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     let whole = numbers.slots_backend.filter(|_| numbers.slots_memory.is_none());
     of_its_slots(whole, thresholds.value("slots_backend"))
 }
 
+/// Needs hardware counters that tell vectors from scalars, and enough operations.
 fn vectors_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     numbers.flops_per_cycle.filter(|flops| *flops >= thresholds.value("vectors_least_flops"))?;
     let part = numbers.vectors.filter(|part| *part < thresholds.value("vectors_low"))?;
     found(Hint, format!("{} of its operations", percent(part)), None)
 }
 
+/// Needs a limit, a peak, and a node of which the job left cores to others: nobody can have the memory of a node without cores. The option needs one limit
+/// of all nodes.
 fn memory_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
+    if !job.nodes.iter().any(|node| node.holds_all_cores() == Some(false)) {
+        return None;
+    }
     let part = numbers.memory_use.filter(|part| *part < thresholds.value("memory_over_asked_ratio"))?;
     if numbers.memory_limit_bytes? < thresholds.value("memory_over_asked_least_bytes") {
         return None;
@@ -384,15 +461,16 @@ fn memory_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> O
     found(Warning, measured, option.map(|_| sbatch::memory(enough)))
 }
 
+/// Needs the whole of a job's work: SLURM's word that it was completed, its limit, all of its nodes, and a single run. A run after a requeue may have gone
+/// on from a checkpoint; a job that failed might have needed its time; a node that was not seen may have begun before the others.
 fn time_over_asked(job: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
-    // A job that failed might have needed its time.
-    let good = job.ended.as_ref().is_some_and(|ended| ended.state == "COMPLETED");
+    let completed = job.ended.as_ref().is_some_and(|ended| ended.state == "COMPLETED");
+    let is_whole = completed && job.runs == 1 && job.nodes_allocated.is_some() && job.end_was_seen();
     let (limit, part) = (job.time_limit?, numbers.time_use?);
     let rest = limit - numbers.elapsed_seconds;
     let over = part < thresholds.value("time_over_asked_ratio")
         && rest >= thresholds.value("time_over_asked_least_seconds");
     let measured = format!("{} of {}", time(numbers.elapsed_seconds), time(limit));
-    // On a node it may begin late, with its first step there.
-    let option = job.all_nodes_seen().then(|| sbatch::time(numbers.elapsed_seconds * 1.2));
-    (good && job.state() == State::Ended && over).then(|| found(Hint, measured, option))?
+    let option = Some(sbatch::time(numbers.elapsed_seconds * 1.2));
+    (is_whole && over).then(|| found(Hint, measured, option))?
 }

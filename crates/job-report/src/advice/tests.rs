@@ -134,9 +134,9 @@ fn gives(job: &Job, piece: Piece, expected: Option<(&str, Option<&str>)>) {
 fn the_shipped_file_has_all() {
     let shipped = Thresholds::shipped().unwrap();
     assert_eq!(shipped.value("gpu_low_use_ratio"), 0.15);
-    assert_eq!(shipped.texts("gpu_low_use").unwrap().when, "below 15% of the time seen");
+    assert_eq!(shipped.texts("gpu_low_use").unwrap().when, "busy for less than 15% of the time seen");
     assert_eq!(shipped.texts("serial").unwrap().when, "0.85 to 1.1 cores used of 4 or more");
-    let never = "busy for 0.1% of the time at most, seen for nine tenths of the time";
+    let never = "busy for at most 0.1% of the time, and seen for at least nine tenths of it";
     assert_eq!(shipped.texts("gpu_never_used").unwrap().when, never);
 }
 
@@ -175,9 +175,19 @@ fn short_jobs_have_advice_on_their_end_alone() {
 
 #[test]
 fn out_of_memory() {
-    gives(&with(&metric::OOM_KILLS, 2.0), Piece::OomKilled, Some(("2 killed at 16 GiB", Some("--mem=20G"))));
+    gives(
+        &with(&metric::OOM_KILLS, 2.0),
+        Piece::OomKilled,
+        Some(("2 processes killed at 16 GiB", Some("--mem=20G"))),
+    );
     gives(&with(&metric::OOM_KILLS, 0.0), Piece::OomKilled, None);
     gives(&ended("OUT_OF_MEMORY", HOUR), Piece::OomKilled, Some(("killed at 16 GiB", Some("--mem=20G"))));
+    // The node has no more, or it is not known what it has.
+    for memory in [Some(19.0 * GIB), None] {
+        let mut full = with(&metric::OOM_KILLS, 2.0);
+        full.nodes[0].hardware.memory_bytes = memory;
+        gives(&full, Piece::OomKilled, Some(("2 processes killed at 16 GiB", None)));
+    }
 }
 
 /// Two nodes of different sizes, as a job with `--mem-per-cpu` has them: 64 and 16 GiB, of which it used these parts.
@@ -194,17 +204,17 @@ fn unlike(peaks: [f64; 2]) -> Job {
 fn out_of_memory_on_nodes_of_different_sizes() {
     let mut killed = unlike([20.0, 16.0]);
     killed.nodes[1].values.set(&metric::OOM_KILLS, 1.0);
-    gives(&killed, Piece::OomKilled, Some(("1 killed at 16 GiB", None)));
+    gives(&killed, Piece::OomKilled, Some(("1 process killed at 16 GiB", None)));
     // SLURM's word for it is of no node.
     killed.ended = ended("OUT_OF_MEMORY", HOUR).ended;
-    gives(&killed, Piece::OomKilled, Some(("1 killed at 16 GiB", None)));
+    gives(&killed, Piece::OomKilled, Some(("1 process killed at 16 GiB", None)));
     killed.nodes[0].values.set(&metric::OOM_KILLS, 2.0);
-    gives(&killed, Piece::OomKilled, Some(("3 killed", None)));
+    gives(&killed, Piece::OomKilled, Some(("3 processes killed", None)));
     killed.nodes.iter_mut().for_each(|node| node.values.set(&metric::OOM_KILLS, 0.0));
     gives(&killed, Piece::OomKilled, Some(("killed", None)));
     // The nodes that were not seen may have another limit.
     let unseen = Job { nodes_allocated: Some(2), ..with(&metric::OOM_KILLS, 2.0) };
-    gives(&unseen, Piece::OomKilled, Some(("2 killed at 16 GiB", None)));
+    gives(&unseen, Piece::OomKilled, Some(("2 processes killed at 16 GiB", None)));
 }
 
 #[test]
@@ -307,33 +317,50 @@ fn gpus_that_stopped() {
     gives(&two, Piece::GpuStopped, None);
 }
 
+/// The same with a curve: cores that worked in each tenth of the hour.
+fn over_time(mut job: Job, cores: [f64; 10]) -> Job {
+    let mut curves = Curves::new(0.0, HOUR, HOUR / 10.0);
+    let mut used = 0.0;
+    let points: Vec<_> = curves
+        .ends()
+        .zip(cores)
+        .map(|(end, cores)| {
+            used += cores * HOUR / 10.0;
+            (end, used)
+        })
+        .collect();
+    curves.add((&metric::CPU_SECONDS, Some(0), None), &points, Some((HOUR, used)));
+    job.curves = Some(curves);
+    job
+}
+
 #[test]
 fn one_core_worked() {
-    gives(
-        &with(&metric::CPU_SECONDS, 1.0 * HOUR),
-        Piece::Serial,
-        Some(("1 of 8 cores", Some("--ntasks=1 --cpus-per-task=1"))),
-    );
+    let one = || with(&metric::CPU_SECONDS, 1.0 * HOUR);
+    let all_the_time = over_time(one(), [1.0; 10]);
+    gives(&all_the_time, Piece::Serial, Some(("1 of 8 cores", Some("--ntasks=1 --cpus-per-task=1"))));
+    // Without a curve it is not known, and five cores that work for a fifth of the time need five.
+    gives(&one(), Piece::Serial, Some(("1 of 8 cores", None)));
+    let at_times = over_time(one(), [5.0, 0.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0.0]);
+    gives(&at_times, Piece::Serial, Some(("1 of 8 cores", None)));
     gives(&with(&metric::CPU_SECONDS, 0.84 * HOUR), Piece::Serial, None);
     gives(&with(&metric::CPU_SECONDS, 1.11 * HOUR), Piece::Serial, None);
     let mut few = with(&metric::CPU_SECONDS, 1.0 * HOUR);
     few.nodes[0].values.set(&metric::CPUS, 6.0);
     few.nodes[0].values.set(&metric::CPU_ALLOCATED_SECONDS, 6.0 * HOUR);
     gives(&few, Piece::Serial, None);
-    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::CPU_SECONDS, 1.0 * HOUR) };
+    let unseen = Job { nodes_allocated: Some(2), ..all_the_time };
     gives(&unseen, Piece::Serial, Some(("1 of 8 cores", None)));
     // Both nodes worked a little: one core is not enough for that.
-    gives(&two_nodes(0.5, 0.5), Piece::Serial, Some(("1 of 16 cores", None)));
-    gives(&two_nodes(1.0, 0.0), Piece::Serial, Some(("1 of 16 cores", Some("--ntasks=1 --cpus-per-task=1"))));
+    let two = |first, second| over_time(two_nodes(first, second), [1.0; 10]);
+    gives(&two(0.5, 0.5), Piece::Serial, Some(("1 of 16 cores", None)));
+    gives(&two(1.0, 0.0), Piece::Serial, Some(("1 of 16 cores", Some("--ntasks=1 --cpus-per-task=1"))));
 }
 
 #[test]
 fn few_cores_worked() {
-    gives(
-        &with(&metric::CPU_SECONDS, 1.5 * HOUR),
-        Piece::CpuLow,
-        Some(("1.5 of 8 cores", Some("--ntasks=4"))),
-    );
+    // Tasks or threads: only the job's owner knows.
+    gives(&with(&metric::CPU_SECONDS, 1.5 * HOUR), Piece::CpuLow, Some(("1.5 of 8 cores", None)));
     gives(&with(&metric::CPU_SECONDS, 1.6 * HOUR), Piece::CpuLow, None);
     gives(&with(&metric::CPU_SECONDS, 1.0 * HOUR), Piece::CpuLow, None);
     let mut gpus = with(&metric::CPU_SECONDS, 1.5 * HOUR);
@@ -342,12 +369,6 @@ fn few_cores_worked() {
     let mut unknown = with(&metric::CPU_SECONDS, 1.5 * HOUR);
     unknown.nodes[0].hardware = Hardware::default();
     gives(&unknown, Piece::CpuLow, None);
-    // What the others need is not known: of nodes that were not seen, and of one whose cores are not known.
-    let unseen = Job { nodes_allocated: Some(2), ..with(&metric::CPU_SECONDS, 1.5 * HOUR) };
-    gives(&unseen, Piece::CpuLow, Some(("1.5 of 8 cores", None)));
-    let mut half = two_nodes(1.5, 8.0);
-    half.nodes[1].hardware = Hardware::default();
-    gives(&half, Piece::CpuLow, Some(("1.5 of 8 cores", None)));
 }
 
 fn two_nodes(first: f64, second: f64) -> Job {
@@ -432,12 +453,29 @@ fn memory_asked_for() {
     let mut held =
         job(vec![Node { memory_held_bytes: Some(GIB), values: crate::Values::default(), ..node() }]);
     held.nodes[0].values.set(&metric::MEMORY_LIMIT_BYTES, 16.0 * GIB);
+    held.nodes[0].values.set(&metric::CPUS, 16.0);
     gives(&held, Piece::MemoryOverAsked, Some(("1 GiB of 16 GiB, 6.2 %", Some("--mem=2G"))));
     // Peak and limit are those of one node; what each needs is no single number, nor known of nodes that were not seen.
     gives(&unlike([20.0, 4.8]), Piece::MemoryOverAsked, Some(("20 GiB of 64 GiB, 31 %", None)));
     gives(&unlike([16.0, 5.0]), Piece::MemoryOverAsked, Some(("5 GiB of 16 GiB, 31 %", None)));
     let unseen = Job { nodes_allocated: Some(2), ..with(&metric::MEMORY_PEAK_BYTES, 5.5 * GIB) };
     gives(&unseen, Piece::MemoryOverAsked, Some(("5.5 GiB of 16 GiB, 34 %", None)));
+    // Nobody can have the memory of nodes that have no core left; one with some is enough. Whether there are any has to be known.
+    let cores = |cpus: &[f64]| {
+        let with_cpus = |cpus: &f64| {
+            let mut node = with(&metric::MEMORY_PEAK_BYTES, 5.5 * GIB).nodes.remove(0);
+            node.values.set(&metric::CPUS, *cpus);
+            node
+        };
+        job(cpus.iter().map(with_cpus).collect())
+    };
+    gives(&cores(&[32.0]), Piece::MemoryOverAsked, None);
+    gives(&cores(&[32.0, 32.0]), Piece::MemoryOverAsked, None);
+    gives(&cores(&[30.0]), Piece::MemoryOverAsked, Some(("5.5 GiB of 16 GiB, 34 %", Some("--mem=7G"))));
+    gives(&cores(&[32.0, 30.0]), Piece::MemoryOverAsked, Some(("5.5 GiB of 16 GiB, 34 %", Some("--mem=7G"))));
+    let mut unknown = cores(&[16.0]);
+    unknown.nodes[0].hardware.cores = None;
+    gives(&unknown, Piece::MemoryOverAsked, None);
     // A site's own threshold: what would be asked for has to be less than it had.
     let site = Thresholds::parse(
         &SHIPPED.replace("over_asked_ratio: {value: 0.35", "over_asked_ratio: {value: 0.9"),
@@ -449,18 +487,70 @@ fn memory_asked_for() {
 
 #[test]
 fn time_asked_for() {
+    let whole = |state: &str, limit: f64| Job { nodes_allocated: Some(1), ..ended(state, limit) };
     gives(
-        &ended("COMPLETED", 2.0 * HOUR),
+        &whole("COMPLETED", 2.0 * HOUR),
         Piece::TimeOverAsked,
         Some(("01:00:00 of 02:00:00", Some("--time=01:15:00"))),
     );
-    gives(&ended("COMPLETED", 1.6 * HOUR), Piece::TimeOverAsked, None);
-    gives(&ended("FAILED", 9.0 * HOUR), Piece::TimeOverAsked, None);
-    let mut running = ended("COMPLETED", 9.0 * HOUR);
-    running.nodes[0].running = true;
-    gives(&running, Piece::TimeOverAsked, None);
-    let unseen = Job { nodes_allocated: Some(2), ..ended("COMPLETED", 2.0 * HOUR) };
-    gives(&unseen, Piece::TimeOverAsked, Some(("01:00:00 of 02:00:00", None)));
+    gives(&whole("COMPLETED", 1.6 * HOUR), Piece::TimeOverAsked, None);
+    gives(&whole("FAILED", 9.0 * HOUR), Piece::TimeOverAsked, None);
+    let of_a_part = |change: &dyn Fn(&mut Job)| {
+        let mut job = whole("COMPLETED", 9.0 * HOUR);
+        change(&mut job);
+        gives(&job, Piece::TimeOverAsked, None);
+    };
+    of_a_part(&|job| job.nodes[0].running = true);
+    of_a_part(&|job| job.nodes[0].end = None);
+    of_a_part(&|job| job.nodes_allocated = Some(2));
+    of_a_part(&|job| job.nodes_allocated = None);
+    of_a_part(&|job| (job.run, job.runs) = (2, 2));
+}
+
+/// A job of an hour whose GPUs were busy: the time in which multiprocessors and memory worked, and the bytes that it moved.
+fn looks_busy(gpus: &[(Option<f64>, Option<f64>)], moved: Option<f64>) -> Job {
+    let each = |(sm, dram): &(Option<f64>, Option<f64>)| {
+        let mut gpu = gpu(Some(0.96 * HOUR), Some(0.04 * HOUR), HOUR);
+        for (metric, value) in
+            [(&metric::GPU_SM_ACTIVE_SECONDS, sm), (&metric::GPU_DRAM_ACTIVE_SECONDS, dram)]
+        {
+            value.iter().for_each(|value| gpu.values.set(metric, value * HOUR));
+        }
+        gpu
+    };
+    let mut job = with_gpus(gpus.iter().map(each).collect());
+    moved.into_iter().for_each(|bytes| job.nodes[0].values.set(&metric::IO_READ_BYTES, bytes * HOUR));
+    job
+}
+
+#[test]
+fn gpus_that_look_busy() {
+    let stuck = (Some(0.004), Some(0.001));
+    let found = Some(("multiprocessors 0.4 % active", None));
+    gives(&looks_busy(&[stuck, stuck], Some(1e3)), Piece::GpuStuck, found);
+    gives(
+        &looks_busy(&[(Some(0.25), Some(0.01))], Some(1e5)),
+        Piece::GpuStuck,
+        Some(("multiprocessors 25 % active", None)),
+    );
+    // Multiprocessors, memory or the job's I/O did something; one GPU did; something was not measured.
+    for (gpus, moved) in [
+        (&[(Some(0.26), Some(0.001))][..], Some(1e3)),
+        (&[(Some(0.004), Some(0.02))], Some(1e3)),
+        (&[stuck], Some(1.01e5)),
+        (&[stuck, (Some(0.9), Some(0.4))], Some(1e3)),
+        (&[(None, Some(0.001))], Some(1e3)),
+        (&[(Some(0.004), None)], Some(1e3)),
+        (&[stuck], None),
+    ] {
+        gives(&looks_busy(gpus, moved), Piece::GpuStuck, None);
+    }
+    let mut others = looks_busy(&[stuck], Some(1e3));
+    others.nodes[0].gpus[0].shared = true;
+    gives(&others, Piece::GpuStuck, None);
+    let mut half = looks_busy(&[stuck], Some(1e3));
+    half.nodes[0].gpus[0].values.set(&metric::GPU_BUSY_SECONDS, 0.94 * HOUR);
+    gives(&half, Piece::GpuStuck, None);
 }
 
 /// A job whose CPUs counted these slots of a hundred, and the rest as done.
@@ -475,11 +565,11 @@ fn with_slots(parts: &[(&'static Metric, f64)]) -> Job {
 #[test]
 fn waiting_for_memory() {
     let memory = |slots| with_slots(&[(&metric::SLOTS_MEMORY, slots), (&metric::SLOTS_CORE, 20.0)]);
-    gives(&memory(61.0), Piece::SlotsMemory, Some(("61 % of its slots", None)));
+    gives(&memory(61.0), Piece::SlotsMemory, Some(("61 % of what they could have done", None)));
     gives(&memory(50.0), Piece::SlotsMemory, None);
     gives(&memory(75.0), Piece::SlotsBackend, None);
     let backend = |slots| with_slots(&[(&metric::SLOTS_BACKEND, slots)]);
-    gives(&backend(61.0), Piece::SlotsBackend, Some(("61 % of its slots", None)));
+    gives(&backend(61.0), Piece::SlotsBackend, Some(("61 % of what they could have done", None)));
     gives(&backend(60.0), Piece::SlotsBackend, None);
     gives(&backend(90.0), Piece::SlotsMemory, None);
     gives(&job(vec![node()]), Piece::SlotsMemory, None);
@@ -487,7 +577,7 @@ fn waiting_for_memory() {
     let mut both = memory(80.0);
     both.nodes.extend(backend(90.0).nodes);
     gives(&both, Piece::SlotsMemory, None);
-    gives(&both, Piece::SlotsBackend, Some(("95 % of its slots", None)));
+    gives(&both, Piece::SlotsBackend, Some(("95 % of what they could have done", None)));
 }
 
 #[test]
