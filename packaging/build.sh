@@ -70,6 +70,7 @@ arrange() {
     install -D -m 644 -t "$tree/share/slurm" slurm/job_submit.lua
     install -D -m 755 -t "$tree/share/slurmctld" slurm/slurmctld/*.sh
     install -D -m 644 -t "$tree/share/systemd-digest" packaging/systemd/digest/*
+    install -D -m 644 -t "$tree/share/systemd-spool" packaging/systemd/spool/*
     install -D -m 644 -t "$tree/doc/exporter" CHANGELOG.md README.md SECURITY.md
     install -D -m 644 -t "$tree/doc/exporter/docs" docs/*.md
     install -D -m 644 -t "$tree/doc/cli" CHANGELOG.md packaging/jobledger.toml.example packaging/digest.toml.example

@@ -1,20 +1,26 @@
 //! The command line: help, man pages and completions come from here.
 
+mod examples;
 mod export;
 mod record;
+mod usage;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use self::export::{Export, ExportBy, ExportLayout};
 pub use self::record::{OfNode, Record};
+pub use self::usage::{Usage, UsageBy, UsageFormat};
+use crate::Failure;
 use crate::digest::policies;
 use crate::job_id::JobId;
 
 /// Reports of SLURM jobs, from what the Jobledger exporter measured
 #[derive(Debug, Parser)]
-#[command(name = "jobledger", version, about, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(name = "jobledger", version, about, arg_required_else_help = true, after_help = examples::PROGRAM)]
 pub struct Arguments {
     /// What is common to all commands.
     #[command(flatten)]
@@ -67,12 +73,57 @@ pub struct Common {
     /// When to colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: When,
-    /// Columns of a report as text [default: 80]
+    /// Columns of a report as text [default: the terminal's, 120 at most; 80 without one]
     #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u16).range(60..=400))]
     pub width: Option<u16>,
     /// No characters beyond ASCII in a report as text
-    #[arg(long, global = true)]
-    pub ascii: bool,
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "auto",
+        default_missing_value = "always"
+    )]
+    pub ascii: Ascii,
+}
+
+/// When a report has no characters beyond ASCII.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Ascii {
+    /// Where $LC_ALL, $LC_CTYPE or $LANG names a locale without UTF-8
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Common {
+    /// The same for another process of this program, but for `--until`, `--verbose` and `--color`.
+    pub(crate) fn again(&self) -> Vec<OsString> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.clone().into_os_string());
+        let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+        let number = |number: Option<u32>| number.map(|number| number.to_string().into());
+        let values = [
+            ("--url=", text(&self.url)),
+            ("--http.config.file=", path(&self.http_config_file)),
+            ("--cluster=", text(&self.cluster)),
+            ("--config=", path(&self.config)),
+            ("--since=", text(&self.since)),
+            ("--tz=", text(&self.tz)),
+            ("--timeout=", number(self.timeout)),
+            ("--width=", number(self.width.map(u32::from))),
+            ("--ascii=", self.ascii.to_possible_value().map(|value| value.get_name().into())),
+        ];
+        let joined = values.into_iter().filter_map(|(option, value)| {
+            let mut whole = OsString::from(option);
+            whole.push(value?);
+            Some(whole)
+        });
+        joined.chain(self.no_sacct.then(|| "--no-sacct".into())).collect()
+    }
 }
 
 /// When something is done.
@@ -90,32 +141,52 @@ pub enum When {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// What jobs used of what they had, and what to change
+    #[command(after_help = examples::REPORT)]
     Report(Report),
     /// Jobs, a line each
+    #[command(after_help = examples::LIST)]
     List(List),
     /// How the elements of an array differ
+    #[command(after_help = examples::ARRAY)]
     Array(Array),
     /// Jobs side by side, and how well they scale
+    #[command(after_help = examples::COMPARE)]
     Compare(Compare),
     /// What ended jobs held and did not use
+    #[command(after_help = examples::WASTE)]
     Waste(Waste),
+    /// What users, accounts, partitions or nodes held and used, from the counters of owners
+    Usage(Usage),
     /// What running jobs do now, live
+    #[command(after_help = examples::TOP)]
     Top(Top),
     /// A job's data as a file for other programs
+    #[command(after_help = examples::EXPORT)]
     Export(Export),
     /// Records what the node's exporter shows of the job that this runs in, for reports and exports without a server
+    #[command(after_help = examples::RECORD)]
     Record(Record),
     /// What the job that this runs in used on this node so far, as a line of JSON
+    #[command(after_help = examples::SNAPSHOT)]
     Snapshot(OfNode),
     /// SLURM's mail of a job, with its report: what MailProg of slurm.conf starts
+    #[command(after_help = examples::MAIL)]
     Mail(Mail),
+    /// Stores what a job used in SLURM's AdminComment: what EpilogSlurmctld of slurm.conf starts
+    AdminComment(AdminComment),
+    /// Does what mail --spool and admin-comment --spool left to it, until it is ended: a service
+    Spool,
     /// Mails users what their ended jobs wasted, by a file of policies
+    #[command(after_help = examples::DIGEST)]
     Digest(Digest),
     /// Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that
+    #[command(after_help = examples::IDLE_GPUS)]
     IdleGpus(Digest),
     /// What of this program works here, and what would change it
+    #[command(after_help = examples::CHECK)]
     Check,
     /// Completions for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
@@ -138,10 +209,10 @@ pub struct Report {
     /// Jobs: 123, 123_4, 123+1, 123.0, an SLUID, or slurm-123.out [default: this job, $SLURM_JOB_ID]
     #[arg(value_name = "JOB")]
     pub jobs: Vec<JobId>,
-    /// How it is shown [default: as the ending of --output says, else text]
+    /// How it is shown [default: as the ending of --output says, without one text]
     #[arg(short, long, value_name = "FORMAT")]
     pub format: Option<Format>,
-    /// Writes to a file instead of the standard output. Its ending says the format: .html, .pdf, .md, .json
+    /// Writes to a file instead of the standard output. Its ending says the format: .txt, .json, .md, .html, .pdf
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Which run of a requeued job, from 1 [default: the last]
@@ -180,16 +251,20 @@ pub enum Format {
 }
 
 impl Format {
-    /// The one that the ending of a file means.
-    pub(crate) fn by_ending(path: &Path) -> Option<Self> {
-        match path.extension()?.to_ascii_lowercase().to_str()? {
-            "txt" => Some(Self::Text),
-            "json" => Some(Self::Json),
-            "md" => Some(Self::Markdown),
-            "html" | "htm" => Some(Self::Html),
+    /// The one that the ending of a file means; `None` if it has none.
+    pub(crate) fn by_ending(path: &Path) -> Result<Option<Self>, Failure> {
+        let Some(ending) = path.extension() else { return Ok(None) };
+        match ending.to_ascii_lowercase().to_str() {
+            Some("txt") => Ok(Some(Self::Text)),
+            Some("json") => Ok(Some(Self::Json)),
+            Some("md") => Ok(Some(Self::Markdown)),
+            Some("html" | "htm") => Ok(Some(Self::Html)),
             #[cfg(feature = "pdf")]
-            "pdf" => Some(Self::Pdf),
-            _ => None,
+            Some("pdf") => Ok(Some(Self::Pdf)),
+            _ => Err(Failure::usage(format!(
+                "{}: the name has to end in .txt, .json, .md, .html or .pdf, or --format says the format",
+                path.display()
+            ))),
         }
     }
 
@@ -248,7 +323,7 @@ pub enum JobState {
 pub enum ListFormat {
     /// A table
     Text,
-    /// Fields with | between them, as sacct --parsable2
+    /// Fields with | between them, as sacct --parsable2; seconds, bytes, joules, and ratios of 0 to 1
     Parsable,
     /// JSON
     Json,
@@ -324,7 +399,7 @@ pub struct Top {
     /// Seconds between two looks
     #[arg(short, long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(5..=3600))]
     pub delay: u32,
-    /// Minutes over which what jobs use is a mean: some scrapes
+    /// Minutes over which what jobs use is a mean: some scrapes. Of a younger job it is the mean since its start
     #[arg(long, value_name = "MINUTES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1440))]
     pub over: u32,
     /// Prints the table once
@@ -384,10 +459,10 @@ pub struct Compare {
 #[derive(Debug, Args)]
 pub struct Mail {
     /// The subject, as SLURM writes it: it says which job it is and what happened
-    #[arg(short, long, value_name = "TEXT")]
+    #[arg(short, long, value_name = "TEXT", value_parser = any_text())]
     pub subject: String,
     /// Who gets it: addresses with commas between them
-    #[arg(value_name = "RECIPIENT")]
+    #[arg(value_name = "RECIPIENT", value_parser = any_text())]
     pub recipient: String,
     /// Waits until the job's end was scraped, so many seconds at most
     #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u32).range(0..=3600))]
@@ -395,6 +470,31 @@ pub struct Mail {
     /// Shows the mail on the standard output and does not send it
     #[arg(long)]
     pub dry_run: bool,
+    /// Leaves it to `jobledger spool`. Where that does not run, or has too many, it is sent at once, without a report
+    #[arg(long, conflicts_with_all = ["dry_run", "wait"])]
+    pub spool: bool,
+    /// Sends it without a report, and says why there is none
+    #[arg(long, value_name = "WHY")]
+    pub without_report: Option<String>,
+}
+
+/// A job's name is its user's, and need not be UTF-8.
+fn any_text() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(|text| text.to_string_lossy().into_owned())
+}
+
+/// `jobledger admin-comment`
+#[derive(Debug, Args)]
+pub struct AdminComment {
+    /// The job: 123 or 123_4 [default: that of SLURM's variables, which slurmctld sets for EpilogSlurmctld]
+    #[arg(value_name = "JOB")]
+    pub job: Option<JobId>,
+    /// Waits until the job's end was scraped, so many seconds at most
+    #[arg(long, value_name = "SECONDS", default_value_t = 180, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    pub wait: u32,
+    /// Leaves it to `jobledger spool`. Where that does not run, or has too many, nothing is stored
+    #[arg(long, conflicts_with_all = ["wait", "job"])]
+    pub spool: bool,
 }
 
 /// `jobledger digest` and `jobledger idle-gpus`. Without an option they show a table.
@@ -419,13 +519,47 @@ mod tests {
     use super::*;
 
     #[test]
+    fn options_of_all_commands_are_the_same_for_another_process() {
+        let given = [
+            "--url=http://x",
+            "--http.config.file=/h",
+            "--cluster=c",
+            "--config=/c",
+            "--since=2d",
+            "--tz=UTC",
+            "--timeout=9",
+            "--width=99",
+            "--no-sacct",
+            "--ascii",
+        ];
+        let parsed = Arguments::parse_from(["jobledger", "spool"].iter().chain(&given));
+        assert_eq!(parsed.common.again(), given);
+        let left_out = ["--until", "--verbose", "--color", "--help", "--version"];
+        let mut command = <Arguments as clap::CommandFactory>::command();
+        command.build();
+        for option in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let option = format!("--{option}");
+            let is_given = given.iter().any(|given| given.split('=').next() == Some(&option));
+            assert!(is_given || left_out.contains(&option.as_str()), "{option}");
+        }
+    }
+
+    #[test]
     fn the_ending_of_a_file_says_the_format() {
         let of = |name: &str| Format::by_ending(Path::new(name));
-        assert_eq!(of("a/report.html"), Some(Format::Html));
-        assert_eq!(of("report.JSON"), Some(Format::Json));
-        assert_eq!(of("report.x.md"), Some(Format::Markdown));
+        assert_eq!(of("a/report.html"), Ok(Some(Format::Html)));
+        assert_eq!(of("report.JSON"), Ok(Some(Format::Json)));
+        assert_eq!(of("report.x.md"), Ok(Some(Format::Markdown)));
         #[cfg(feature = "pdf")]
-        assert_eq!(of("report.pdf"), Some(Format::Pdf));
-        assert_eq!([of("report"), of("html"), of(".pdf"), of("report.png"), of("/dev/null")], [None; 5]);
+        assert_eq!(of("report.pdf"), Ok(Some(Format::Pdf)));
+        for name in ["report", "html", ".pdf", "/dev/null", "a.b/report"] {
+            assert_eq!(of(name), Ok(None), "{name}");
+        }
+        for name in ["report.png", "r.xyz", "r.", "r.html.gz"] {
+            assert!(
+                of(name).unwrap_err().says.starts_with(&format!("{name}: the name has to end in .txt, ")),
+                "{name}"
+            );
+        }
     }
 }

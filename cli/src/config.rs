@@ -1,5 +1,6 @@
 //! The configuration: TOML, of the site and of the user.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -25,6 +26,8 @@ pub struct Config {
     pub report: Report,
     /// How mails are sent.
     pub mail: Mail,
+    /// Where slurmctld's mails wait for their reports.
+    pub spool: Spool,
     /// Where recordings come from.
     pub record: Record,
     /// Whose jobs are shown. The site's file alone sets it.
@@ -55,6 +58,9 @@ pub struct Server {
 pub struct Slurm {
     /// `sacct`, to be asked for state and time limit: `never`, or its path; if it is not set, `sacct` if it is there.
     pub sacct: Option<String>,
+    /// SLURM's names of clusters (`ClusterName`), by their labels. SLURM's commands are asked for the cluster of a job with `--clusters`, which needs
+    /// slurmdbd. Without it they are asked for the cluster of this host.
+    pub clusters: Option<BTreeMap<String, String>>,
 }
 
 /// What reports show.
@@ -87,6 +93,19 @@ pub struct Mail {
     pub smtp_password_file: Option<PathBuf>,
     /// The program that takes mails; `/usr/sbin/sendmail` if it is not set.
     pub sendmail: Option<PathBuf>,
+    /// Seconds until a mail has to be taken; 60 if it is not set.
+    pub timeout_seconds: Option<u32>,
+}
+
+/// Where slurmctld's mails wait for their reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(deny_unknown_fields, default)]
+pub struct Spool {
+    /// The directory; `/var/lib/jobledger-spool` if it is not set.
+    pub directory: Option<PathBuf>,
+    /// Mails and comments that may wait; 10000 if it is not set.
+    pub most: Option<usize>,
 }
 
 /// Where recordings come from.
@@ -146,13 +165,14 @@ impl Config {
                 *below = own;
             }
         }
-        let Config { server, slurm, report, mail, record, privacy: _ } = own;
+        let Config { server, slurm, report, mail, spool, record, privacy: _ } = own;
         over(&mut self.server.url, server.url);
         over(&mut self.server.http_config_file, server.http_config_file);
         over(&mut self.server.cluster_label, server.cluster_label);
         over(&mut self.server.cluster, server.cluster);
         over(&mut self.server.timeout_seconds, server.timeout_seconds);
         over(&mut self.slurm.sacct, slurm.sacct);
+        over(&mut self.slurm.clusters, slurm.clusters);
         over(&mut self.report.grafana, report.grafana);
         over(&mut self.report.node_rows, report.node_rows);
         over(&mut self.report.thresholds, report.thresholds);
@@ -162,6 +182,9 @@ impl Config {
         over(&mut self.mail.smtp_user, mail.smtp_user);
         over(&mut self.mail.smtp_password_file, mail.smtp_password_file);
         over(&mut self.mail.sendmail, mail.sendmail);
+        over(&mut self.mail.timeout_seconds, mail.timeout_seconds);
+        over(&mut self.spool.directory, spool.directory);
+        over(&mut self.spool.most, spool.most);
         over(&mut self.record.exporter, record.exporter);
         over(&mut self.record.http_config_file, record.http_config_file);
         over(&mut self.record.nvml_library, record.nvml_library);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, italic, roman};
+use clap_mangen::roff::{Roff, bold, italic, line_break, roman};
 
 use crate::arguments::Arguments;
 use crate::config;
@@ -34,9 +34,7 @@ pub(crate) fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 
 /// The program's man page, or that of a command.
 pub(crate) fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
-    let mut program = Arguments::command();
-    program.build();
-    let mut bytes = Vec::new();
+    let (program, mut bytes) = (built(), Vec::new());
     let rendered = match command {
         None => whole(&program, &mut bytes),
         Some(name) => {
@@ -48,6 +46,13 @@ pub(crate) fn man(command: Option<&str>) -> Result<Vec<u8>, Failure> {
     };
     rendered.map_err(|error| Failure::other(error.to_string()))?;
     Ok(bytes)
+}
+
+/// With all that clap adds. Its command `help` has no page.
+fn built() -> Command {
+    let mut program = Arguments::command();
+    program.build();
+    program.mut_subcommand("help", |help| help.hide(true))
 }
 
 fn shown(command: &Command) -> impl Iterator<Item = &Command> {
@@ -71,6 +76,7 @@ fn whole(program: &Command, out: &mut Vec<u8>) -> std::io::Result<()> {
     beginning(&page, out)?;
     page.render_subcommands_section(out)?;
     let mut roff = Roff::new();
+    examples(program, &mut roff);
     roff.control("SH", ["EXIT STATUS"]);
     for (status, meaning) in statuses() {
         item(&mut roff, &status.to_string(), meaning);
@@ -105,16 +111,27 @@ fn whole(program: &Command, out: &mut Vec<u8>) -> std::io::Result<()> {
 
 fn one(command: &Command, out: &mut Vec<u8>) -> std::io::Result<()> {
     // These are on the program's page.
-    let command =
+    let own =
         command.clone().mut_args(|option| if option.is_global_set() { option.hide(true) } else { option });
-    beginning(&page(command), out)?;
+    beginning(&page(own), out)?;
     let mut roff = Roff::new();
+    examples(command, &mut roff);
     roff.control("SH", ["SEE ALSO"]);
     roff.text([
         italic(PROGRAM),
         roman("(1) has the options of all commands, the exit statuses, the environment and the files."),
     ]);
     roff.to_writer(out)
+}
+
+/// What is after the first line of the text below the help.
+fn examples(command: &Command, roff: &mut Roff) {
+    let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let Some((_, lines)) = text.split_once('\n') else { return };
+    roff.control("SH", ["EXAMPLES"]);
+    roff.control("EX", []);
+    roff.text(lines.lines().flat_map(|line| [roman(line), line_break()]).collect::<Vec<_>>());
+    roff.control("EE", []);
 }
 
 fn item(roff: &mut Roff, term: &str, text: &str) {
@@ -134,8 +151,7 @@ fn options(command: &Command) -> impl Iterator<Item = &Arg> {
 
 /// docs/cli-flags.md
 pub(crate) fn flags() -> String {
-    let mut program = Arguments::command();
-    program.build();
+    let program = built();
     let mut page = "<!-- Made by `make docs`; edit the program instead. -->\n# Options of `jobledger`\n\n\
          The command line goes before the environment, that before the user's configuration, and that before the site's.\n\
          Unknown options are errors. [cli.md](cli.md) says what reports have.\n\n## All commands\n\n"
@@ -198,6 +214,44 @@ mod tests {
     fn every_exit_status_is_said() {
         let said: Vec<u8> = statuses().map(|(status, _)| status).collect();
         assert_eq!(said, [0, 1, 2, 3, 4, 5, 6, 7, 130]);
+    }
+
+    /// The words of a line, of which some may be quoted.
+    fn words(line: &str) -> Vec<String> {
+        let parts = line.split('\'').enumerate();
+        let words = |(at, part): (usize, &str)| match at % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        };
+        parts.flat_map(words).collect()
+    }
+
+    #[test]
+    fn each_command_has_examples_that_it_takes() {
+        let program = built();
+        for command in std::iter::once(&program).chain(shown(&program)) {
+            let text =
+                command.get_after_help().unwrap_or_else(|| panic!("{}", command.get_name())).to_string();
+            let lines: Vec<&str> = text.lines().skip(1).collect();
+            assert!(!lines.is_empty());
+            for line in lines {
+                let line = line.split_once(" # ").map_or(line, |(line, _)| line);
+                Arguments::command()
+                    .try_get_matches_from(words(line))
+                    .unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+            let mut page = Vec::new();
+            let name = command.get_name();
+            page.extend(man(Some(name).filter(|name| *name != PROGRAM)).unwrap());
+            assert!(String::from_utf8(page).unwrap().contains(".SH EXAMPLES\n"), "{name}");
+        }
+    }
+
+    #[test]
+    fn help_is_a_command_without_a_page() {
+        let help = Arguments::command().try_get_matches_from(["jobledger", "help", "report"]).unwrap_err();
+        assert_eq!(help.kind(), clap::error::ErrorKind::DisplayHelp);
+        assert_eq!(man(Some("help")).unwrap_err().says, "help: there is no such command");
     }
 
     #[test]

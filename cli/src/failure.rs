@@ -91,6 +91,14 @@ impl From<Error> for Failure {
             prometheus_api::Kind::Config => Kind::Usage,
             _ => Kind::Other,
         };
+        // An exporter has one page, and refuses what Prometheus is asked by POST.
+        if let Error::Refused { host, status: 405, says } = &error
+            && says == "only GET and HEAD"
+        {
+            return Self::usage(format!(
+                "{host} is an exporter, no Prometheus: --url is that of the Prometheus that scrapes it"
+            ));
+        }
         Self::new(kind, error.to_string())
     }
 }

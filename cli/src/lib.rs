@@ -22,6 +22,7 @@ pub mod recording;
 mod series;
 mod slurm_command;
 pub mod source;
+pub mod spool;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod text;

@@ -1,11 +1,11 @@
-//! SLURM's commands: their answers, and why there is none.
+//! SLURM's commands and sendmail: their answers, and why there is none.
 
 use std::ffi::OsStr;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 use crate::text::harmless;
@@ -25,8 +25,21 @@ pub(crate) async fn ask<S: AsRef<OsStr>>(
     arguments: &[S],
     patience: Duration,
 ) -> io::Result<String> {
+    ask_about(program, arguments, &[], patience).await
+}
+
+/// The same of a command that reads something.
+///
+/// # Errors
+/// The same.
+pub(crate) async fn ask_about<S: AsRef<OsStr>>(
+    program: &OsStr,
+    arguments: &[S],
+    input: &[u8],
+    patience: Duration,
+) -> io::Result<String> {
     let failed = |kind, why: String| io::Error::new(kind, format!("{}: {why}", program.display()));
-    match tokio::time::timeout(patience, run(program, arguments)).await {
+    match tokio::time::timeout(patience, run(program, arguments, input)).await {
         Ok(Ok(Ok(answer))) => Ok(String::from_utf8_lossy(&answer).into_owned()),
         Ok(Ok(Err(says))) => Err(failed(io::ErrorKind::Other, says)),
         Ok(Err(error)) => Err(failed(error.kind(), error.to_string())),
@@ -34,23 +47,37 @@ pub(crate) async fn ask<S: AsRef<OsStr>>(
     }
 }
 
-/// The answer, or what the command says of its failure.
-async fn run<S: AsRef<OsStr>>(program: &OsStr, arguments: &[S]) -> io::Result<Result<Vec<u8>, String>> {
+/// The answer, or what the command says of its failure. It is killed if nobody waits for it any more.
+async fn run<S: AsRef<OsStr>>(
+    program: &OsStr,
+    arguments: &[S],
+    input: &[u8],
+) -> io::Result<Result<Vec<u8>, String>> {
     let mut child = Command::new(program)
         .args(arguments)
         .env("SLURM_TIME_FORMAT", "%s")
-        .stdin(Stdio::null())
+        .stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let (answer, errors) = tokio::try_join!(
+    let stdin = child.stdin.take();
+    // Its end closes the pipe.
+    let write = async move {
+        match stdin {
+            Some(mut stdin) => stdin.write_all(input).await,
+            None => Ok(()),
+        }
+    };
+    let (written, answer, errors) = tokio::join!(
+        write,
         read(child.stdout.take(), MOST_BYTES),
         read(child.stderr.take(), MOST_BYTES_OF_ERRORS)
-    )?;
+    );
     let status = child.wait().await?;
+    let (answer, errors) = (answer?, errors?);
     if status.success() {
-        return Ok(Ok(answer));
+        return written.map(|()| Ok(answer));
     }
     let says = String::from_utf8_lossy(&errors);
     let says = says.lines().next().unwrap_or_default();

@@ -5,7 +5,9 @@ mod large;
 use std::sync::LazyLock;
 
 use job_report::metric::{self, Metric};
-use job_report::{Ended, Gpu, Hardware, Identity, Job, Node, Origin, Report, Thresholds, Values};
+use job_report::{
+    Accounted, Ended, Evidence, Gpu, Hardware, Identity, Job, Node, Origin, Report, Thresholds, Values,
+};
 
 use crate::text::harmless;
 
@@ -101,6 +103,19 @@ pub fn job() -> Job {
         ],
         curves: None,
         grams_per_joule: None,
+        restarts: Some(0),
+        evidence: Evidence {
+            resets: Some(0),
+            cpus_changed: false,
+            interval: Some(30.0),
+            accounted: Some(Accounted {
+                submit: Some(START - 42.0),
+                start: START,
+                end: Some(START + ELAPSED),
+                elapsed: Some(ELAPSED),
+                suspended: Some(0.0),
+            }),
+        },
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{:spaces$}{text}", "")
 }
 
-/// Lines of at most so many columns, broken at spaces.
+/// Lines of at most so many columns, broken at spaces; a word that is longer is broken, too.
 pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -66,10 +66,26 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
                 line.push(' ');
                 line.push_str(word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.extend(pieces(word, columns)),
         }
     }
     lines
+}
+
+/// A word in pieces of at most so many columns.
+fn pieces(word: &str, columns: usize) -> Vec<String> {
+    let (mut pieces, mut used) = (vec![String::new()], 0);
+    for c in word.chars() {
+        used += c.width().unwrap_or(0);
+        if used > columns.max(2) {
+            used = c.width().unwrap_or(0);
+            pieces.push(String::new());
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.push(c);
+        }
+    }
+    pieces
 }
 
 /// Whether a text is of a pattern, in which `*` stands for any text.
@@ -117,6 +133,14 @@ mod tests {
         );
         assert_eq!(harmless("größe 計算"), "größe 計算");
         assert_eq!(width(&harmless(&"計".repeat(100))), 63);
+    }
+
+    #[test]
+    fn no_line_is_longer() {
+        assert_eq!(wrapped("a bc  def", 4), ["a bc", "def"]);
+        assert_eq!(wrapped("a abcdefghij b", 4), ["a", "abcd", "efgh", "ij b"]);
+        assert_eq!(wrapped("計算機", 5), ["計算", "機"]);
+        assert!(wrapped(" ", 4).is_empty());
     }
 
     #[test]

@@ -79,8 +79,8 @@ fn watts(job: &RunningJob) -> Option<f64> {
     if job.gpus.is_some_and(|gpus| gpus > 0.0) { Some(watts + job.gpu_watts?) } else { Some(watts) }
 }
 
-fn idle_cores(job: &RunningJob) -> f64 {
-    job.cores.zip(job.cores_used).map_or(0.0, |(cores, used)| (cores - used).max(0.0))
+fn idle_cores(job: &RunningJob) -> Option<f64> {
+    job.cores.zip(job.cores_used).map(|(cores, used)| (cores - used).max(0.0))
 }
 
 fn idle_gpus(job: &RunningJob) -> f64 {
@@ -96,8 +96,8 @@ pub fn sort(jobs: &mut [RunningJob], by: TopSort) {
         let order = match by {
             TopSort::Idle => hundredths(idle_gpus(b))
                 .total_cmp(&hundredths(idle_gpus(a)))
-                .then(idle_cores(b).total_cmp(&idle_cores(a))),
-            TopSort::Cores => idle_cores(b).total_cmp(&idle_cores(a)),
+                .then(most(idle_cores(a), idle_cores(b))),
+            TopSort::Cores => most(idle_cores(a), idle_cores(b)),
             TopSort::Memory => most(a.memory_held, b.memory_held),
             TopSort::Power => most(watts(a), watts(b)),
             TopSort::Time => a.start.total_cmp(&b.start),
@@ -107,25 +107,28 @@ pub fn sort(jobs: &mut [RunningJob], by: TopSort) {
     });
 }
 
-/// All jobs in a line: `12 jobs: 3.1 of 8 GPUs and 310 of 1200 cores idle, 512 GiB held, 24.1 kW`.
+/// All jobs in a line: `12 jobs: 3.1 of 8 GPUs idle, 310 of 1200 cores idle, 512 GiB held, 24.1 kW`. What is not known of some is no part of a sum,
+/// and the line says so.
 pub fn summary(jobs: &[RunningJob]) -> String {
     let sum = |of: fn(&RunningJob) -> Option<f64>| jobs.iter().filter_map(of).sum::<f64>();
-    let mut parts = vec![format!(
-        "{} of {} cores idle",
-        digits(jobs.iter().map(idle_cores).sum()),
-        digits(sum(|job| job.cores))
-    )];
-    let gpus = sum(|job| job.gpus);
-    if gpus > 0.0 {
-        parts
-            .insert(0, format!("{} of {} GPUs idle", digits(jobs.iter().map(idle_gpus).sum()), digits(gpus)));
+    let idle = |name: &str, idle: fn(&RunningJob) -> Option<f64>, of: fn(&RunningJob) -> Option<f64>| {
+        let unknown: f64 = jobs.iter().filter(|job| idle(job).is_none()).filter_map(of).sum();
+        let unknown = if unknown > 0.0 { format!(", {} not known", digits(unknown)) } else { String::new() };
+        format!("{} of {} {name} idle{unknown}", digits(sum(idle)), digits(sum(of)))
+    };
+    let mut parts = Vec::new();
+    if sum(|job| job.gpus) > 0.0 {
+        parts.push(idle("GPUs", |job| job.gpus_idle, |job| job.gpus));
     }
+    parts.push(idle("cores", idle_cores, |job| job.cores));
     parts.push(format!("{} held", bytes(sum(|job| job.memory_held))));
-    if jobs.iter().any(|job| watts(job).is_some()) {
-        parts.push(si(sum(watts), "W"));
+    let plural = |count: usize| format!("{count} job{}", if count == 1 { "" } else { "s" });
+    match jobs.iter().filter_map(watts).count() {
+        0 => {}
+        known if known == jobs.len() => parts.push(si(sum(watts), "W")),
+        known => parts.push(format!("{} of {}", si(sum(watts), "W"), plural(known))),
     }
-    let jobs = jobs.len();
-    format!("{jobs} job{}: {}", if jobs == 1 { "" } else { "s" }, parts.join(", "))
+    format!("{}: {}", plural(jobs.len()), parts.join(", "))
 }
 
 /// What a key asks of the program.
@@ -414,6 +417,20 @@ mod tests {
             "q quit  Enter report  r look now  sort: i idle  c cores  m memory  p power  t time  j job",
         ];
         assert_eq!(lines(&mut screen()), expected);
+    }
+
+    #[test]
+    fn the_head_says_what_its_sums_lack() {
+        let mut jobs = jobs();
+        jobs[0].cores_used = None;
+        jobs[2].gpus_idle = None;
+        jobs[2].gpu_watts = None;
+        assert_eq!(
+            summary(&jobs),
+            "4 jobs: 4 of 6 GPUs idle, 2 not known, 12 of 32 cores idle, 8 not known, 12 GiB held, 900 W of 3 jobs"
+        );
+        sort(&mut jobs, TopSort::Cores);
+        assert_eq!(jobs.last().unwrap().id, 1);
     }
 
     #[test]

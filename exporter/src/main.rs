@@ -88,7 +88,7 @@ fn run(mut config: Config) -> Result<u8, Failure> {
 /// Orders are a convenience: an exporter that cannot take them does all the rest.
 fn bind_control(socket: &Path) -> Option<Control> {
     control::bind(socket).unwrap_or_else(|error| {
-        tracing::info!(socket = %socket.display(), %error, "takes no orders");
+        tracing::info!(socket = %socket.display(), %error, "no control socket: the commands that need it do not work");
         None
     })
 }

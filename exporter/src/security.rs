@@ -18,11 +18,21 @@ fn in_words(held: CapabilitySet, known: CapabilitySet) -> String {
     if held.is_empty() {
         return "without capabilities".to_owned();
     }
-    if held.contains(known) {
+    let lacks = known.difference(held);
+    if lacks.is_empty() {
         return "with all capabilities".to_owned();
     }
-    let names: Vec<_> = held.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
-    format!("with {}", names.join(", "))
+    // A container or a machine may keep a few from root.
+    if lacks.iter().count() < held.iter().count() / 2 {
+        return format!("with all capabilities but {}", names(lacks));
+    }
+    format!("with {}", names(held))
+}
+
+/// `CAP_PERFMON, CAP_BPF`
+pub fn names(capabilities: CapabilitySet) -> String {
+    let names: Vec<_> = capabilities.iter_names().map(|(name, _)| format!("CAP_{name}")).collect();
+    names.join(", ")
 }
 
 #[cfg(test)]
@@ -36,6 +46,8 @@ mod tests {
         assert_eq!(in_words(known, known), "with all capabilities");
         let some = CapabilitySet::PERFMON | CapabilitySet::SYS_PTRACE;
         assert_eq!(in_words(some, known), "with CAP_SYS_PTRACE, CAP_PERFMON");
+        let most = CapabilitySet::all().difference(CapabilitySet::SYS_RESOURCE);
+        assert_eq!(in_words(most, CapabilitySet::all()), "with all capabilities but CAP_SYS_RESOURCE");
         let uid = rustix::process::geteuid().as_raw();
         assert!(who().contains(&format!("(uid {uid}) with")), "{}", who());
     }

@@ -16,6 +16,9 @@ _jobledger() {
             ",$1")
                 cmd="jobledger"
                 ;;
+            jobledger,admin-comment)
+                cmd="jobledger__subcmd__admin__subcmd__comment"
+                ;;
             jobledger,array)
                 cmd="jobledger__subcmd__array"
                 ;;
@@ -58,6 +61,9 @@ _jobledger() {
             jobledger,snapshot)
                 cmd="jobledger__subcmd__snapshot"
                 ;;
+            jobledger,spool)
+                cmd="jobledger__subcmd__spool"
+                ;;
             jobledger,top)
                 cmd="jobledger__subcmd__top"
                 ;;
@@ -71,12 +77,70 @@ _jobledger() {
 
     case "${cmd}" in
         jobledger)
-            opts="-v -h -V --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help --version report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags"
+            opts="-v -h -V --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help --version report list array compare waste top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --until)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__admin__subcmd__comment)
+            opts="-v -h --wait --spool --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -751,7 +815,7 @@ _jobledger() {
             return 0
             ;;
         jobledger__subcmd__mail)
-            opts="-s -v -h --subject --wait --dry-run --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            opts="-s -v -h --subject --wait --dry-run --spool --without-report --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -766,6 +830,10 @@ _jobledger() {
                     return 0
                     ;;
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --without-report)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1045,6 +1113,60 @@ _jobledger() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http.config.file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cluster)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --until)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tz)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                --width)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        jobledger__subcmd__spool)
+            opts="-v -h --url --http.config.file --cluster --config --since --until --tz --timeout --no-sacct --verbose --color --width --ascii --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -2,8 +2,8 @@
 # SLURM's mail with the report of the job in it (docs/mail.md): MailProg=/usr/share/jobledger/slurmctld/jobledger-mail.sh
 #
 # slurmctld starts it with -s SUBJECT RECIPIENT, waits for two minutes at most and has few threads for mails (MAIL_PROG_TIMEOUT,
-# src/slurmctld/agent.c). What the nodes measured is in Prometheus after their next scrape. So the mail is sent in the background; its
-# errors are in syslog.
+# src/slurmctld/agent.c). What the nodes measured is in Prometheus after their next scrape. So the mail waits in the spool of
+# jobledger-spool.service. Errors are in syslog.
 #
 # A user writes the recipient and the job's name, and this is SlurmUser: they are never options.
 
@@ -17,7 +17,5 @@ if [ $# -ne 3 ] || [ "$1" != -s ]; then
     echo "usage: $0 -s SUBJECT RECIPIENT" >&2
     exit 64
 fi
-# slurmctld kills the process group of a script that has ended (src/common/run_command.c): this waits until the other is in its own.
-# shellcheck disable=SC2016 # they are the inner shell's
-setsid --fork sh -c 'exec >/dev/null; jobledger mail --subject="$1" -- "$2" 2>&1 | logger -t jobledger-mail' sh "$2" "$3" </dev/null 2>/dev/null | read -r _
+jobledger mail --spool --subject="$2" -- "$3" 2>&1 >/dev/null | logger -t jobledger-mail
 exit 0

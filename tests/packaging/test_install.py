@@ -102,7 +102,7 @@ class Install(unittest.TestCase):
         self.assertIsNone(process.poll())
         said = self.shell(command.replace(":9810", f":{port}")).stdout
         # No machine has the sources of all collectors.
-        self.assertRegex(said, r'(?m)^jobledger_exporter_collector_status_info\{collector="\w+",reason="unsupported",detail="unsupported: needs [^"]+"\} 1$')
+        self.assertRegex(said, r'(?m)^jobledger_exporter_collector_status_info\{collector="\w+",reason="unsupported",detail="needs [^"]+"\} 1$')
 
 
 if __name__ == "__main__":

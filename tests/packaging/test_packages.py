@@ -30,9 +30,9 @@ EXPORTER_FILES = {
 }
 CLI_FILES = {
     "usr/bin/jobledger": 0o755,
-    **{f"usr/share/jobledger/slurmctld/jobledger-{name}.sh": 0o755 for name in ("mail", "admincomment")},
+    **{f"usr/share/jobledger/slurmctld/jobledger-{name}.sh": 0o755 for name in ("mail", "admincomment", "spool")},
     **{f"usr/share/man/man1/{path.name}.gz": 0o644 for path in (PACKAGING / "man").iterdir() if path.name != "jobledger-exporter.1"},
-    **{f"usr/share/jobledger/systemd-digest/{path.name}": 0o644 for path in (PACKAGING / "systemd/digest").iterdir()},
+    **{f"usr/share/jobledger/systemd-{part}/{path.name}": 0o644 for part in ("digest", "spool") for path in (PACKAGING / f"systemd/{part}").iterdir()},
     "usr/share/bash-completion/completions/jobledger": 0o644,
     "usr/share/fish/vendor_completions.d/jobledger.fish": 0o644,
 }

@@ -61,6 +61,21 @@ class Unit(unittest.TestCase):
             self.assertTrue((PACKAGING / f"man/jobledger-{started.split()[1]}.1").exists())
             self.assertEqual((started.split()[0], values(unit, "StateDirectory")), ("/usr/bin/jobledger", ["jobledger-digest"]))
 
+    def test_systemd_accepts_the_unit_of_the_spool(self):
+        (unit,) = (PACKAGING / "systemd/spool").iterdir()
+        (started,) = values(unit, "ExecStart")
+        script = ROOT / "slurm/slurmctld" / Path(started).name
+        self.assertIn("exec jobledger spool", script.read_text())
+        (self.directory / unit.name).write_text(unit.read_text().replace(f"ExecStart={started}", f"ExecStart={script}"))
+        done = analyze(self.directory, "verify", "--recursive-errors=no", "--man=no", unit.name)
+        self.assertEqual((done.returncode, [line for line in done.stderr.splitlines() if unit.stem in line]), (0, []), done.stderr)
+        # The program looks there if its configuration says nothing else, and refuses a directory in which others write.
+        sources = (ROOT / "cli/src/spool.rs").read_text()
+        self.assertIn(f'"/var/lib/{values(unit, "StateDirectory")[0]}"', sources)
+        self.assertEqual(values(unit, "StateDirectoryMode"), ["0700"])
+        # It bounds what it takes from slurmctld.
+        self.assertTrue({"TasksMax", "MemoryMax"} <= {key for key, _ in settings(unit)})
+
     def test_unknown_settings_are_found(self):
         self.place()
         with open(self.directory / SERVICE, "a") as unit:

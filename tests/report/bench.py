@@ -13,6 +13,7 @@ import contextlib
 import http.client
 import http.server
 import itertools
+import json
 import multiprocessing
 import os
 import pathlib
@@ -24,10 +25,12 @@ import sys
 import threading
 import time
 import urllib.parse
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
 
+from test_spool import node, of_job  # noqa: E402
 from tools import Prometheus, cpu_seconds, free_ports, program, programs, running, scratch, wait_for  # noqa: E402
 
 GIB, MINUTE, HOUR, DAY = 1 << 30, 60, 3600, 86400
@@ -352,8 +355,64 @@ def record_own(cli, version, count):
     print(f"record, own cgroup of {version}, {count:3} processes {len(files):4} files   {ours:7.0f} us of CPU time   bare {theirs:7.0f} us   ratio {ours / theirs:5.2f}", flush=True)
 
 
+def questions(server):
+    """How many queries Prometheus answered, by its own count."""
+    with urllib.request.urlopen(f"http://{server.address}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith('prometheus_http_requests_total{') and 'handler="/api/v1/query' in line)
+
+
+def of_the_spool(worker):
+    """Processes of the worker and its resident kB."""
+    children = pathlib.Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+    (kilobytes,) = re.findall(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{worker.pid}/status").read_text())
+    return len(children), int(kilobytes)
+
+
+def spool(cli, count):
+    """So many jobs end at once, each with a mail: first while no end was scraped, then until all mails are handed over."""
+    with node() as (shown, server), scratch("jobledger-bench") as directory:
+        (directory / "sendmail").write_text("#!/bin/sh\nexec cat >/dev/null\n")
+        (directory / "sendmail").chmod(0o755)
+        config = directory / "jobledger.toml"
+        config.write_text(f'[server]\nurl = "http://{server.address}"\n[slurm]\nsacct = "never"\n[mail]\nsendmail = "{directory}/sendmail"\n[spool]\ndirectory = "{directory}/spool"\n')
+        start, jobs = time.time() - 100, range(1000, 1000 + count)
+        shown.page = "".join(line for job in jobs for line in of_job(job, start))
+        wait_for("the jobs to be scraped", lambda: server.query(f"count(jobledger_job_cpus) == {count}"))
+        with running([str(cli), f"--config={config}", "spool"], directory / "log", env={"HOME": "/nonexistent"}) as worker:
+            wait_for("the worker", lambda: (directory / "spool/lock").exists())
+            time.sleep(1)
+
+            took, subject = [], "Slurm Job_id={} Name=x Ended, Run time 00:01:40"
+            for job in jobs[:100]:
+                begun = time.monotonic()
+                subprocess.run([cli, f"--config={config}", "mail", "--spool", f"--subject={subject.format(job)}", "--", "alice"], check=True)
+                took.append(time.monotonic() - begun)
+            print(f"spool: a mail is put in {statistics.median(took) * 1000:.0f} ms, at most {max(took) * 1000:.0f} ms", flush=True)
+            # The others as it writes them: with a process for each the first would have waited long enough.
+            now = time.time()
+            for job in jobs[100:]:
+                task = {"mail": {"subject": subject.format(job), "recipient": "alice", "mail_type": None, "job_id": None}}
+                (directory / f"spool/{now + job / 1e6:.9f}-1").write_text(json.dumps({"time": now, "task": task}))
+            asked, begun = questions(server), time.monotonic()
+            time.sleep(30)
+            rate, (processes, kilobytes) = (questions(server) - asked) / (time.monotonic() - begun), of_the_spool(worker)
+            rest = lambda: sum(1 for path in (directory / "spool").iterdir() if path.name[0].isdigit())  # noqa: E731
+            print(f"spool: {rest()} wait: {1 + processes} processes, {kilobytes / 1000:.0f} MB, {rate:.1f} queries a second", flush=True)
+            end = time.time()
+            shown.page = "".join(line for job in jobs for line in of_job(job, start, end))
+            begun, asked, most = time.monotonic(), questions(server), (0, 0)
+            while rest():
+                most = tuple(map(max, most, of_the_spool(worker)))
+                time.sleep(1)
+            seconds = time.monotonic() - begun
+            print(f"spool: all handed over in {seconds:.0f} s, {count / seconds:.1f} a second; at most {1 + most[0]} processes and {most[1] / 1000:.0f} MB, "
+                  f"{(questions(server) - asked) / seconds:.0f} queries a second", flush=True)
+            sys.stdout.write((directory / "log").read_text()[:2000])
+
+
 def main():
-    cli, chosen = program(), sys.argv[1:] or [*CASES, "record", "record-own"]
+    cli, chosen = program(), sys.argv[1:] or [*CASES, "record", "record-own", "spool"]
     begun = time.monotonic()
     for _ in range(20):
         subprocess.run([str(cli), "--version"], stdout=subprocess.DEVNULL, check=True)
@@ -361,6 +420,9 @@ def main():
     for case in chosen:
         if case == "record":
             record(cli)
+            continue
+        if case == "spool":
+            spool(cli, 10_000)
             continue
         if case == "record-own":
             for version, count in itertools.product(filter(hierarchies, ["v2", "v1"]), [1, 64]):

@@ -25,6 +25,7 @@ import test_apart  # noqa: E402
 import test_digest  # noqa: E402
 import test_runs  # noqa: E402
 import test_top  # noqa: E402
+import test_usage  # noqa: E402
 from tools import Ran, free_ports, program, running, scratch, server_of, wait_for  # noqa: E402
 from tools import programs as prometheus_programs  # noqa: E402
 from testbed import cache  # noqa: E402
@@ -42,6 +43,8 @@ RATES = 0.05
 EQUAL = 1e-9
 POLICIES = 'history = "{directory}/history"\n' + test_digest.POLICIES.format(days=test_digest.ALWAYS, most=200) + test_digest.IDLE
 
+SINCE = f"--since={test_usage.moment(test_usage.SINCE)}"
+
 # What is asked of which jobs.
 COMMANDS = {
     "runs": [["report", "77", "--format=json"], ["report", "77", "--format=json", "--run=1"], ["list", "77", "--format=json"], ["report", "78", "--format=json"],
@@ -52,8 +55,10 @@ COMMANDS = {
               ["digest", "--policies={directory}/digest.toml"]],
     "running": [["report", "201", "--format=json"], ["list", "--user=all", "--format=json"], ["idle-gpus", "--policies={directory}/digest.toml"]],
     "now": [["top", "--once"], ["report", "305_3", "--format=json"]],
+    "usage": [["usage", SINCE, "--format=json"], ["usage", "--by=node", SINCE, "--format=json"]],
 }
-SAMPLES = {"runs": test_runs.samples, "clusters": test_apart.clusters, "parts": test_apart.parts, "ended": test_digest.digest_jobs, "running": test_digest.running_jobs, "now": test_top.jobs}
+SAMPLES = {"runs": test_runs.samples, "clusters": test_apart.clusters, "parts": test_apart.parts, "ended": test_digest.digest_jobs, "running": test_digest.running_jobs, "now": test_top.jobs,
+           "usage": test_usage.all_samples}
 
 
 class Victoria:

@@ -28,8 +28,8 @@ class Jobs:
             for uuid, divided in gpus:
                 self.samples.put("jobledger_gpu_info", f'{of_node},uuid="{uuid}",divided="{str(divided).lower()}"', times, 1)
 
-    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", node="n1", nodes=1, array="", leader=None, gap=()):
-        """A job on a node. Each of its GPUs was busy until a time. It still runs if there is no end; in a gap nothing was scraped."""
+    def add(self, number, user, start, end, *, gpus=(), until=None, limit=32, peak=31, cpus=2, used=2, name="x", account="physics", node="n1", nodes=1, array="", leader=None, gap=(), anew=None):
+        """A job on a node. Each of its GPUs was busy until a time. It still runs if there is no end; in a gap nothing was scraped. Counters of GPUs may begin anew."""
         labels = f'jobid="{number}",instance="{node}:9810"{self.cluster}'
         after = range(end + 5, end + 300, INTERVAL) if end else range(0)
         times = [at for at in [*range(start + 15, end or NOW + HOUR, INTERVAL), *after] if not (gap and gap[0] < at < gap[1])]
@@ -44,6 +44,10 @@ class Jobs:
         def seen(at):
             """Without the gap: GPUs have their time by samples."""
             return ran(at) - (gap[1] - gap[0] if gap and at > gap[0] else 0)
+
+        def since(counter):
+            """A counter as it is after it began anew."""
+            return lambda at: counter(at) - (counter(anew) if anew and at >= anew else 0)
 
         element = f',array_job_id="{array.split("_")[0]}",array_task_id="{array.split("_")[1]}"' if array else ""
         component = f',het_job_id="{leader}"' if leader else ""
@@ -65,7 +69,7 @@ class Jobs:
         for index, busy_until in enumerate(gpus):
             gpu = f',gpu="{index}",uuid="GPU-{number}-{index}{"" if node == "n1" else node}"'
             put("gpu_info", times, 1, gpu + f',model="A100",minor="{index}",profile="",shared="false"')
-            put("gpu_allocated_seconds_total", times, ran, gpu)
+            put("gpu_allocated_seconds_total", times, since(ran), gpu)
             put("gpu_energy_joules_total", times, lambda at: 250 * ran(at), gpu)
-            put("gpu_busy_seconds_total", times, lambda at, busy=busy_until: min(seen(at), max(0, busy - start)), gpu)
-            put("gpu_idle_seconds_total", times, lambda at, busy=busy_until: seen(at) - min(seen(at), max(0, busy - start)), gpu)
+            put("gpu_busy_seconds_total", times, since(lambda at, busy=busy_until: min(seen(at), max(0, busy - start))), gpu)
+            put("gpu_idle_seconds_total", times, since(lambda at, busy=busy_until: seen(at) - min(seen(at), max(0, busy - start))), gpu)

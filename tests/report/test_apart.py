@@ -68,7 +68,7 @@ class Clusters(unittest.TestCase):
 
     def test_an_array_of_two_clusters_has_to_be_narrowed(self):
         self.assertEqual(self.run_it("array", "407", status=2).err, "jobledger: array 407 is of several clusters: --cluster with one of a, b\n")
-        self.assertIn("Array 407: 1 elements seen", self.run_it("array", "407", "--cluster=b").out)
+        self.assertIn("Array 407: 1 element seen", self.run_it("array", "407", "--cluster=b").out)
 
 
 def parts():

@@ -52,9 +52,7 @@ class Mails(unittest.TestCase):
             self.assertIn("Connection refused", ran.err)
             _, mail = sink.mail()
             self.assertTrue(body(mail).startswith(f"{ENDED}\n\nThere is no report: "), body(mail))
-            # The same of a job that is named nowhere, and without a Prometheus.
-            self.sent(self.run_it(settings, "-s", "It Ended", "alice"))
-            self.assertIn("neither the subject nor $SLURM_JOB_ID", body(sink.mail()[1]))
+            # The same without a Prometheus.
             config = self.directory / "none.toml"
             config.write_text(f"[mail]\n{settings}")
             self.sent(Ran(self.program, None, f"--config={config}", "mail", "-s", ENDED, "alice"))
@@ -119,6 +117,36 @@ class Mails(unittest.TestCase):
             ran = self.run_it("", "-s", BEGAN, recipient)
             self.assertEqual((ran.status, ran.err.count("\n")), (2, 1), ran.err)
 
+    def test_a_wrong_recipient_costs_the_others_nothing(self):
+        with Sink("plain") as sink:
+            ran = self.run_it(f'smtp = "smtp://127.0.0.1:{sink.port}"\n', "-s", BEGAN, "refused, a b, alice, bob@example.org")
+            self.sent(ran)
+            self.assertIn("\"a b\" is no address of a mail", ran.err)
+            self.assertIn("refused@localhost: the mail's server: permanent error (550): no such user\n", ran.err)
+            self.assertEqual([sink.mail()[0]["to"] for _ in range(2)], [["alice@localhost"], ["bob@example.org"]])
+
+    def test_what_takes_too_long_is_ended(self):
+        program = self.directory / "slow"
+        program.write_text("#!/bin/sh\nexec sleep 600\n")
+        program.chmod(0o755)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            for settings in (f'sendmail = "{program}"\n', f'smtp = "smtp://127.0.0.1:{silent.getsockname()[1]}"\n'):
+                ran = self.run_it(f"{settings}timeout_seconds = 1\n", "-s", BEGAN, "alice, bob")
+                self.assertEqual((ran.status, ran.err.count("\n")), (1, 1), ran.err)
+                self.assertRegex(ran.err, "no answer in 1 s|timed out|Resource temporarily unavailable")
+
+    def test_long_names_and_many_recipients_fit_into_lines(self):
+        with Sink("plain") as sink:
+            subject = f"Slurm Job_id=7 Name={'x' * 3000} Began, Queued time 00:00:01"
+            users = [f"user{at}@example.org" for at in range(90)]
+            self.sent(self.run_it(f'smtp = "smtp://127.0.0.1:{sink.port}"\n', "-s", subject, ", ".join(users)))
+            taken, mail = sink.mail()
+            self.assertEqual((taken["to"], mail["To"]), (users, ", ".join(users)))
+            self.assertEqual(mail["Subject"], f"Slurm Job_id=7 Name={'x' * 58}… Began, Queued time 00:00:01")
+            self.assertEqual(body(mail), f"{subject}\n", "the text has all of it")
+            head = taken["text"].replace("\r\n", "\n").partition("\n\n")[0].splitlines()
+            self.assertEqual([line for line in head if len(line) > 78 and not line.startswith((" boundary", "Content-Type"))], [])
+
     def test_sendmail_gets_the_mail_if_no_server_is_configured(self):
         program, got = self.directory / "sendmail", self.directory / "got"
         program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {got}.arguments\ncat > {got}\n')
@@ -136,7 +164,7 @@ class Mails(unittest.TestCase):
     def test_a_dry_run_shows_the_mail(self):
         ran = self.run_it("", "-s", BEGAN, "alice", "--dry-run")
         self.assertEqual(ran.status, 0, ran.err)
-        self.assertEqual(body(parsed(ran.out)), f"{BEGAN}\n")
+        self.assertEqual(ran.out, f"To: alice@localhost\nSubject: {BEGAN}\n\n{BEGAN}\n\n")
 
 
 if __name__ == "__main__":

@@ -109,7 +109,7 @@ class Runs(unittest.TestCase):
     def test_a_list_has_what_was_said_of_the_last_run(self):
         ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "list", "77", "--format=parsable", "--columns=job,state,time")
         # Half of an hour is a fifth of the limit of the second run; that it failed was said of the first.
-        self.assertEqual((ran.status, ran.out, ran.err), (0, "job|state|time\n77|ended|21 %\n", ""))
+        self.assertEqual((ran.status, ran.out, ran.err), (0, "job|state|time\n77|ended|0.20833333333333334\n", ""))
 
     def test_gpus_are_those_of_their_run(self):
         held = lambda job: [(node["name"], gpu["uuid"], gpu["model"], gpu["values"]["gpu_energy_joules"]) for node in job["nodes"] for gpu in node["gpus"]]  # noqa: E731
@@ -122,7 +122,7 @@ class Runs(unittest.TestCase):
                 self.assertEqual((last["run"], last["runs"]), (2, 2))
                 self.assertEqual(held(self.job("not-asked", "--run=1", number=number)), [("n1", "GPU-a", "H100", 400 * 1200)])
                 ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "list", number, "--format=parsable", "--columns=gpus,gpu,advice")
-                self.assertEqual((ran.status, ran.out.splitlines()[1:], ran.err), (0, ["1|90 %|"], ""))
+                self.assertEqual((ran.status, ran.out.splitlines()[1:], ran.err), (0, ["1|0.9|"], ""))
                 ran = Ran(self.program, f"http://{self.server.address}", f"--config={self.directory}/not-asked.toml", "report", number)
                 self.assertIn("The job was requeued: this is its last of 2 runs or more", " ".join(ran.out.split()))
 

@@ -8,8 +8,8 @@ import os
 import subprocess
 import unittest
 
-from jobs import HOUR, MINUTE, NOW, Jobs
-from tools import ROOT, Ran, program, server_of
+from jobs import GIB, HOUR, MINUTE, NOW, Jobs
+from tools import ROOT, Ran, Samples, program, server_of
 
 
 def jobs():
@@ -21,6 +21,100 @@ def jobs():
     jobs.add(304, "dave", ago(50), ago(2), name="ended")
     jobs.add(305, "erin", ago(40), None, array="305_3", used=0)
     return jobs.samples
+
+
+class Edges:
+    """Jobs on nodes with two CPUs a core, of which each keeps 93 % busy and draws 150 W a node, and 250 W a GPU."""
+
+    def __init__(self):
+        self.samples = Samples()
+
+    def node(self, name, times, counting=NOW - 30 * HOUR):
+        for metric, value in (("node_cpus", 8), ("node_cores", 4), ("exporter_counting_start_time_seconds", counting)):
+            self.samples.put(f"jobledger_{metric}", f'instance="{name}"', times, value)
+
+    def job(self, number, node, times, ran, *, start, energy=None, gpus=0):
+        """`ran` gives its seconds at a time by the node's clock, `energy` those for which its energy was counted."""
+        labels, energy = f'jobid="{number}",instance="{node}"', energy or ran
+        put = lambda metric, value, more="": self.samples.put(f"jobledger_job_{metric}", labels + more, times, value)  # noqa: E731
+        put("info", 1, f',user="alice",name="job{number}"')
+        put("start_time_seconds", start)
+        put("cpus", 4)
+        put("gpus", gpus)
+        put("memory_limit_bytes", 8 * GIB)
+        put("memory_anon_bytes", GIB)
+        put("memory_shmem_bytes", GIB)
+        put("allocated_cpu_seconds_total", lambda at: 4 * ran(at))
+        put("cpu_seconds_total", lambda at: 1.86 * ran(at), ',mode="user"')
+        put("energy_joules_total", lambda at: 150 * energy(at), ',domain="package"')
+        for index in range(gpus):
+            gpu = f',gpu="{index}",uuid="GPU-{number}-{index}"'
+            put("gpu_busy_seconds_total", lambda at: 0.25 * energy(at), gpu + ',method="alone"')
+            put("gpu_idle_seconds_total", lambda at: 0.75 * energy(at), gpu)
+            put("gpu_energy_joules_total", lambda at: 250 * energy(at), gpu)
+
+
+def edges():
+    edges = Edges()
+    every = lambda since, step=15: range(since + 4, NOW + HOUR, step)  # noqa: E731
+    since = lambda start: lambda at: at - start  # noqa: E731
+    young, old = NOW - 54, NOW - 3 * HOUR
+    # Young, its node is scraped every 15 s; with GPUs.
+    edges.node("n1", every(old))
+    edges.job(1, "n1", every(young), since(young), start=young)
+    edges.job(2, "n1", every(young), since(young), start=young, gpus=2)
+    # Old.
+    edges.job(3, "n1", every(old), since(old), start=old, gpus=1)
+    # Seen once, as nodes that are scraped each minute show it.
+    edges.node("n2", [NOW - 15])
+    edges.job(4, "n2", [NOW - 15], since(NOW - 40), start=NOW - 40)
+    # Seen when it had begun, or by a server whose clock is behind: its power is not known.
+    edges.job(5, "n2", [NOW - 15], since(NOW - 18), start=NOW - 18)
+    edges.job(6, "n2", [NOW - 15], lambda at: 25, start=NOW + 30)
+    # Old, and the exporter was started a minute ago without what it had counted: CPU time is the kernel's and goes on.
+    edges.node("n3", every(old), counting=NOW - 60)
+    edges.job(7, "n3", every(old), since(old), start=old, gpus=1, energy=lambda at: at - old if at < NOW - 60 else at - NOW + 60)
+    # The same of a young one that nobody scraped before.
+    edges.job(8, "n3", every(NOW - 60), since(NOW - 200), start=NOW - 200, gpus=1, energy=since(NOW - 60))
+    # Old, of a server that scrapes since a minute.
+    edges.node("n4", every(NOW - 60))
+    edges.job(9, "n4", every(NOW - 60), since(old), start=old, gpus=1)
+    # On two nodes: one started later; one was seen once and its start is long ago, so that what it does now is unknown.
+    edges.node("n5", every(old))
+    edges.job(10, "n4", every(NOW - 60), since(old), start=old)
+    edges.job(10, "n5", every(young), since(young), start=young)
+    edges.job(11, "n5", every(old), since(old), start=old)
+    edges.job(11, "n2", [NOW - 15], since(old), start=old)
+    return edges.samples
+
+
+class Young(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        server = cls.enterClassContext(server_of(edges()))
+        ran = Ran(program(), f"http://{server.address}", "top", "--once", "--sort=job")
+        if (ran.status, ran.err) != (0, ""):
+            raise AssertionError(ran)
+        cls.head, _, _, *rows = ran.out.splitlines()
+        cls.rows = {int(row.split()[0]): [cell.strip() for cell in row.split("  ") if cell.strip()] for row in rows}
+
+    def test_a_job_has_what_it_used_since_its_start_or_lately(self):
+        use = lambda number: (self.rows[number][-5], self.rows[number][-2], self.rows[number][-1])  # noqa: E731
+        self.assertEqual(sorted(self.rows), list(range(1, 12)))
+        for number in (1, 4, 10):
+            self.assertEqual(use(number), ("93 %", "-", "300 W" if number == 10 else "150 W"), number)
+        for number in (2, 3, 7, 8, 9):
+            self.assertEqual(use(number), ("93 %", "25 %", "650 W" if number == 2 else "400 W"), number)
+
+    def test_what_is_not_known_is_absent(self):
+        use = lambda number: (self.rows[number][-5], self.rows[number][-1])  # noqa: E731
+        for number in (5, 6):
+            self.assertEqual(use(number), ("93 %", "-"), number)
+        self.assertEqual(use(11), ("-", "-"))
+
+    def test_the_head_says_what_its_sums_lack(self):
+        # 13 nodes with two cores each, one job on two of them is not known; a job with two GPUs and four with one, three quarters idle.
+        self.assertEqual(self.head, "11 jobs: 4.5 of 6 GPUs idle, 1.54 of 26 cores idle, 4 not known, 26 GiB held, 2.85 kW of 8 jobs")
 
 
 class Top(unittest.TestCase):

@@ -66,25 +66,25 @@ class Samples:
 
 
 @contextlib.contextmanager
-def server_of(samples, config="global: {}\n"):
+def server_of(samples, config="global: {}\n", *flags, blocks=()):
     """A Prometheus that has these samples, and scrapes nothing."""
     with scratch("jobledger-samples") as directory:
         (directory / "samples").write_text("\n".join(samples.lines()))
-        with server_of_files(directory / "samples", config=config) as server:
+        with server_of_files(directory / "samples", config=config, flags=flags, blocks=blocks) as server:
             yield server
 
 
 @contextlib.contextmanager
-def server_of_files(*files, config="global: {}\n"):
+def server_of_files(*files, config="global: {}\n", flags=(), blocks=()):
     """A Prometheus that has the samples of files of OpenMetrics, as promtool reads them, and scrapes nothing."""
     binary, promtool = programs(os.environ.get("JOBLEDGER_PROMETHEUS", "2"))
     with scratch("jobledger-blocks") as directory:
         for file in files:
-            subprocess.run([promtool, "tsdb", "create-blocks-from", "openmetrics", file, directory / "data"], check=True, capture_output=True)
+            subprocess.run([promtool, "tsdb", "create-blocks-from", *blocks, "openmetrics", file, directory / "data"], check=True, capture_output=True)
         (directory / "config").write_text(config)
         (port,) = free_ports(1)
         server = Prometheus(f"127.0.0.1:{port}")
-        with running([str(binary), f"--config.file={directory}/config", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={server.address}"],
+        with running([str(binary), f"--config.file={directory}/config", f"--storage.tsdb.path={directory}/data", f"--web.listen-address={server.address}", *flags],
                      directory / "log"):
 
             def answers():

@@ -100,6 +100,10 @@ class Configuration(unittest.TestCase):
                 self.assertEqual(self.route(name, user="alice", **{key: each[key] for key in ("audience", "severity")}), wanted)
                 if wanted == "owner":
                     self.assertEqual(self.route(name, audience="owner", severity=each["severity"]), "support")
+                    # As `jobledger digest` has it: a number is no name, and a comma would make two addresses.
+                    for user, receiver in [("ira.k@campus.example.org", "owner"), ("u1007", "owner"), ("7@campus.example.org", "owner"),
+                                           ("1007", "support"), ("a,b", "support"), ("a b", "support")]:
+                        self.assertEqual(self.route(name, user=user, audience="owner", severity=each["severity"]), receiver, user)
         self.assertEqual(self.route("Other"), "monitoring")
 
     @unittest.skipUnless(yaml, "needs python3-yaml")
@@ -211,6 +215,12 @@ class Mail(Alertmanager):
         self.tell(alert("JobledgerJobCpuLow", jobid="60", user="gina"), alert("JobledgerJobOomKilled", jobid="61", user="gina"))
         self.mails(2, wait=AGAIN)
         self.assertEqual(sorted(subject for subject, _ in self.to("gina")), ["Your job 60 on c1: JobledgerJobCpuLow summary.", "Your job 61 on c1: JobledgerJobOomKilled summary."])
+
+    def test_a_name_may_be_an_address_and_a_number_is_none(self):
+        self.tell(*(alert("JobledgerJobCpuLow", jobid=jobid, user=user, cluster="c8") for jobid, user in (("70", "ira.k@campus.example.org"), ("71", "1007"))))
+        self.assertEqual([mail[:2] for mail in self.mails(2, wait=AGAIN)], [
+            ("hpc-support@cluster.example", "1 job on c8: JobledgerJobCpuLow summary."),
+            ("ira.k@campus.example.org", "Your job 70 on c8: JobledgerJobCpuLow summary.")])
 
     def test_long_idleness_goes_to_support_in_one_mail(self):
         self.tell(*(alert("JobledgerJobGpuIdleLong", audience="support", jobid=jobid, user=user) for jobid, user in (("20", "carol"), ("21", "dave"))))

@@ -24,7 +24,7 @@ pub struct Export {
     /// What a row of .csv and .parquet is of
     #[arg(long, value_name = "WHAT", default_value = "node")]
     pub by: ExportBy,
-    /// Which metrics, * stands for any text [default: all]
+    /// Which metrics, by the names of their columns, * stands for any text [default: all]
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     pub metrics: Vec<String>,
     /// Seconds between two values [default: 60, of a recording as it was recorded]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use job_report::show::{digits, percent, time};
+use job_report::show::{percent, time};
 use job_report::{Report, State};
 use serde::Serialize;
 
@@ -11,12 +11,15 @@ use super::surroundings::Surroundings;
 use crate::arguments::{self, ArrayFormat};
 use crate::source::prometheus::Selection;
 use crate::source::several_clusters;
-use crate::text::{left, right};
+use crate::text::{left, right, wrapped};
 use crate::{Failure, Kind, output};
 
-/// Bins of a histogram, and columns of its longest bar.
+/// Bins of a histogram, columns beside a bar, and those of the longest one.
 const BINS: usize = 10;
+const BESIDE: usize = 34;
 const BAR: usize = 40;
+/// Of fewer elements a histogram says less than their least, middle and greatest value.
+const FEW: usize = 20;
 /// How many elements are named.
 const WORST: usize = 5;
 
@@ -67,14 +70,14 @@ pub(super) async fn run(options: &arguments::Array, surroundings: &Surroundings)
     let reports = surroundings.reports(&Selection { array: Some(array), ..Selection::default() }).await?;
     let bytes = match options.format {
         ArrayFormat::Json => output::json(&of_seen(array, &reports)?)?,
-        ArrayFormat::Text => page(array, &reports, surroundings.ascii)?.into_bytes(),
+        ArrayFormat::Text => page(array, &reports, surroundings.width, surroundings.ascii)?.into_bytes(),
     };
     output::write(None, &bytes)
 }
 
 /// The page of an array.
-pub(super) fn page(array: u64, reports: &[Report], ascii: bool) -> Result<String, Failure> {
-    Ok(text(&of_seen(array, reports)?, reports, ascii))
+pub(super) fn page(array: u64, reports: &[Report], width: usize, ascii: bool) -> Result<String, Failure> {
+    Ok(text(&of_seen(array, reports)?, reports, width, ascii))
 }
 
 fn of_seen(array: u64, reports: &[Report]) -> Result<Array, Failure> {
@@ -92,11 +95,23 @@ fn of_seen(array: u64, reports: &[Report]) -> Result<Array, Failure> {
     Ok(summary(array, reports))
 }
 
+/// What is said of each element, its name, and how it is written.
+type Value = (&'static str, fn(&Report) -> Option<f64>, fn(f64) -> String);
+
+const TIME: Value = ("Time", |report| Some(report.numbers.elapsed_seconds), time);
+const CPU: Value = ("CPU", |report| report.numbers.cpu_use, percent);
+const MEMORY: Value = ("Memory, peak", |report| report.numbers.memory_use, percent);
+const GPU: Value = ("GPU busy", |report| report.numbers.gpu_use, percent);
+
+/// Of those elements of which it is known.
+fn values(reports: &[Report], (_, value, _): Value) -> Vec<f64> {
+    reports.iter().filter_map(value).collect()
+}
+
 fn summary(array: u64, reports: &[Report]) -> Array {
-    let of = |value: fn(&Report) -> Option<f64>| reports.iter().filter_map(value).collect::<Vec<f64>>();
-    let elapsed = of(|report| Some(report.numbers.elapsed_seconds));
+    let elapsed = values(reports, TIME);
     let longest = elapsed.iter().copied().fold(0.0, f64::max);
-    let part = |value: fn(&Report) -> Option<f64>| histogram(&of(value), 0.0, 1.0);
+    let part = |value| histogram(&values(reports, value), 0.0, 1.0);
     let is_killed =
         |report: &&Report| report.advice.iter().any(|advice| advice.piece == job_report::Piece::OomKilled);
     Array {
@@ -106,21 +121,33 @@ fn summary(array: u64, reports: &[Report]) -> Array {
         with_advice: reports.iter().filter(|report| !report.advice.is_empty()).count(),
         oom_killed: reports.iter().filter(is_killed).count(),
         elapsed_seconds: histogram(&elapsed, 0.0, longest),
-        cpu_use: part(|report| report.numbers.cpu_use),
-        memory_use: part(|report| report.numbers.memory_use),
-        gpu_use: part(|report| report.numbers.gpu_use),
+        cpu_use: part(CPU),
+        memory_use: part(MEMORY),
+        gpu_use: part(GPU),
     }
 }
 
-fn text(array: &Array, reports: &[Report], ascii: bool) -> String {
-    let mut page = format!(
-        "Array {}: {} elements seen, {} running, {} killed for memory, {} with advice\n",
-        array.array, array.elements, array.running, array.oom_killed, array.with_advice
+fn text(array: &Array, reports: &[Report], width: usize, ascii: bool) -> String {
+    let head = format!(
+        "Array {}: {} element{} seen, {} running, {} killed for memory, {} with advice",
+        array.array,
+        array.elements,
+        if array.elements == 1 { "" } else { "s" },
+        array.running,
+        array.oom_killed,
+        array.with_advice
     );
-    draw(&mut page, "Time", array.elapsed_seconds.as_ref(), &time, ascii);
-    draw(&mut page, "CPU", array.cpu_use.as_ref(), &percent, ascii);
-    draw(&mut page, "Memory, peak", array.memory_use.as_ref(), &percent, ascii);
-    draw(&mut page, "GPU busy", array.gpu_use.as_ref(), &percent, ascii);
+    let mut page = String::new();
+    lines(&mut page, "", 2, &head, width);
+    if reports.len() < FEW {
+        few(&mut page, reports);
+    } else {
+        let bar = width.saturating_sub(BESIDE).min(BAR);
+        draw(&mut page, TIME, array.elapsed_seconds.as_ref(), bar, ascii);
+        draw(&mut page, CPU, array.cpu_use.as_ref(), bar, ascii);
+        draw(&mut page, MEMORY, array.memory_use.as_ref(), bar, ascii);
+        draw(&mut page, GPU, array.gpu_use.as_ref(), bar, ascii);
+    }
     let mut worst: Vec<&Report> = reports.iter().filter(|report| !report.advice.is_empty()).collect();
     worst.sort_by_key(|report| report.advice.first().map(|advice| advice.severity));
     if !worst.is_empty() {
@@ -132,35 +159,50 @@ fn text(array: &Array, reports: &[Report], ascii: bool) -> String {
             .first()
             .map(|advice| format!("{}: {}", advice.what, advice.measured))
             .unwrap_or_default();
-        // A String takes all that is written.
-        let _ = writeln!(page, "  {}_{}  {what}", array.array, report.job.identity.array_task_id);
+        let begin = format!("  {}_{}  ", array.array, report.job.identity.array_task_id);
+        lines(&mut page, &begin, begin.len(), &what, width);
     }
     page
 }
 
-fn draw(
-    page: &mut String,
-    name: &str,
-    histogram: Option<&Histogram>,
-    show: &dyn Fn(f64) -> String,
-    ascii: bool,
-) {
+/// Lines of at most so many columns; after the first one they are indented.
+fn lines(page: &mut String, begin: &str, indent: usize, text: &str, width: usize) {
+    let mut begin = begin.to_owned();
+    for line in wrapped(text, width.saturating_sub(indent)) {
+        // A String takes all that is written.
+        let _ = writeln!(page, "{begin}{line}");
+        begin = " ".repeat(indent);
+    }
+}
+
+/// A line for each value: the least, the middle and the greatest.
+fn few(page: &mut String, reports: &[Report]) {
+    let _ =
+        writeln!(page, "\n  {}{}{}{}", left("", 14), right("min", 12), right("median", 12), right("max", 12));
+    for value in [TIME, CPU, MEMORY, GPU] {
+        let (name, _, show) = value;
+        let mut values = values(reports, value);
+        values.sort_by(f64::total_cmp);
+        let middle = [values.get(values.len().saturating_sub(1) / 2), values.get(values.len() / 2)];
+        let (Some(min), [Some(low), Some(high)], Some(max)) = (values.first(), middle, values.last()) else {
+            continue;
+        };
+        let cells = [*min, (low + high) / 2.0, *max].map(|value| right(&show(value), 12));
+        let _ = writeln!(page, "  {}{}", left(name, 14), cells.concat());
+    }
+}
+
+fn draw(page: &mut String, (name, _, show): Value, histogram: Option<&Histogram>, bar: usize, ascii: bool) {
     let Some(Histogram { from, to, counts }) = histogram else { return };
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let _ = writeln!(page, "\n{name}");
     let width = (to - from) / f64::from(u32::try_from(BINS).unwrap_or(1));
     let mut begin = *from;
     for count in counts {
-        let filled = (count * BAR).div_ceil(most);
-        let bar = if ascii { "#" } else { "█" }.repeat(filled);
+        let bar = if ascii { "#" } else { "█" }.repeat((count * bar).div_ceil(most));
         let label = format!("{} to {}", show(begin), show(begin + width));
-        let _ = writeln!(
-            page,
-            "  {}{} {}",
-            left(&label, 24),
-            right(&digits(f64::from(u32::try_from(*count).unwrap_or(u32::MAX))), 6),
-            bar
-        );
+        let line = format!("  {}{} {bar}", left(&label, 24), right(&count.to_string(), 6));
+        let _ = writeln!(page, "{}", line.trim_end());
         begin += width;
     }
 }
@@ -177,23 +219,51 @@ mod tests {
         assert_eq!(histogram(&[0.0, 0.0], 0.0, 0.0).unwrap().counts[0], 2);
     }
 
-    #[test]
-    fn a_page_has_a_histogram_for_what_is_known() {
-        let report = |task: &str| {
+    fn reports(count: usize) -> Vec<Report> {
+        let report = |task: usize| {
             let mut job = crate::testing::job();
-            job.identity.array_task_id = task.to_owned();
+            job.identity.array_task_id = task.to_string();
             crate::testing::report(job)
         };
-        let reports = [report("1"), report("2")];
-        let page = text(&summary(7, &reports), &reports, true);
+        (1..=count).map(report).collect()
+    }
+
+    #[test]
+    fn a_page_of_many_elements_has_a_histogram_for_what_is_known() {
+        let reports = reports(20);
+        let page = text(&summary(7, &reports), &reports, 80, true);
+        let head = "Array 7: 20 elements seen, 0 running, 0 killed for memory, 20 with advice\n\nTime\n";
+        assert!(page.starts_with(head), "{page}");
         assert!(
-            page.starts_with("Array 7: 2 elements seen, 0 running, 0 killed for memory, 2 with advice\n"),
+            page.contains("\n  40 % to 50 %                20 ########################################\n"),
             "{page}"
         );
-        assert!(
-            page.contains("  0 % to 10 %                  2 ########################################\n"),
-            "{page}"
-        );
+        assert!(page.contains("\n  50 % to 60 %                 0\n"), "no blanks at its end: {page}");
         assert!(page.contains("\n  7_1  GPUs were never used: 1 of 4 GPUs"), "{page}");
+    }
+
+    #[test]
+    fn a_page_of_few_elements_has_their_least_middle_and_greatest_value() {
+        let mut reports = reports(4);
+        for (report, cpu) in reports.iter_mut().zip([Some(0.9), Some(0.1), None, Some(0.3)]) {
+            report.numbers.cpu_use = cpu;
+        }
+        let page = text(&summary(7, &reports), &reports, 60, true);
+        assert!(
+            page.starts_with("Array 7: 4 elements seen, 0 running, 0 killed for memory,\n  4 with advice\n"),
+            "{page}"
+        );
+        assert!(page.contains("                         min      median         max\n"), "{page}");
+        assert!(page.contains("\n  CPU                   10 %        30 %        90 %\n"), "{page}");
+        assert!(page.lines().all(|line| line.len() <= 60), "{page}");
+        reports.truncate(2);
+        assert!(
+            text(&summary(7, &reports), &reports, 80, true)
+                .contains("\n  CPU                   10 %        50 %        90 %\n")
+        );
+        reports.truncate(1);
+        reports[0].numbers.gpu_use = None;
+        let page = text(&summary(7, &reports), &reports, 80, true);
+        assert!(page.starts_with("Array 7: 1 element seen") && !page.contains("GPU busy"), "{page}");
     }
 }

@@ -1,11 +1,15 @@
 //! `jobledger check`: what works here, and what would change it.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use super::surroundings::Surroundings;
 use crate::source::prometheus::Scope;
 use crate::text::harmless;
-use crate::{Failure, output};
+use crate::{Failure, config, output};
+
+/// How many targets are named.
+const MOST_NAMES: usize = 3;
 
 /// A line: whether it works, what, and what would change it.
 fn line(page: &mut String, works: bool, what: &str, advice: &str) {
@@ -14,7 +18,58 @@ fn line(page: &mut String, works: bool, what: &str, advice: &str) {
     let _ = writeln!(page, "{} {what}{advice}", if works { "yes" } else { "no " });
 }
 
-pub(super) async fn run(surroundings: &Surroundings) -> Result<(), Failure> {
+fn count_of(number: f64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1.0 { "" } else { "s" })
+}
+
+/// What a user may have: files, and SLURM's accounting.
+async fn here(page: &mut String, config: Option<&Path>, surroundings: &Surroundings) {
+    let files = match config {
+        Some(chosen) => vec![chosen],
+        None => [Some(Path::new(config::SITE)), surroundings.environment.user_config.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    for file in files {
+        line(
+            page,
+            file.exists(),
+            &format!("configuration {}", file.display()),
+            "it is not there, and need not be",
+        );
+    }
+    match &surroundings.source.sacct {
+        None => line(page, false, "sacct is asked", "--no-sacct, or slurm.sacct = \"never\""),
+        Some(sacct) => match sacct.answers().await {
+            Ok(()) => line(page, true, "sacct answers", ""),
+            Err(why) => line(page, false, "sacct answers, for state, time limit and waiting time", &why),
+        },
+    }
+}
+
+/// Targets that are down, of the jobs of the server's configuration that have exporters.
+async fn down(page: &mut String, surroundings: &Surroundings) -> Result<(), Failure> {
+    let (client, until) = (&surroundings.source.client, surroundings.source.until);
+    let expr = "up == 0 and on (job) max by (job) (last_over_time(jobledger_exporter_build_info[1d]))";
+    let down = client.query(expr, until).await?;
+    let names: Vec<String> = down
+        .iter()
+        .take(MOST_NAMES)
+        .filter_map(|sample| sample.labels.get("instance"))
+        .map(harmless)
+        .collect();
+    let more = if down.len() > MOST_NAMES { ", ..." } else { "" };
+    let advice = format!("down: {}{more}; the server's page of targets says why", names.join(", "));
+    let what = match down.len() {
+        0 => "all targets are up".to_owned(),
+        number => format!("all targets are up, but for {number}"),
+    };
+    line(page, down.is_empty(), &what, &advice);
+    Ok(())
+}
+
+pub(super) async fn run(config: Option<&Path>, surroundings: &Surroundings) -> Result<(), Failure> {
     let (client, until, Scope { cluster_label, .. }) =
         (&surroundings.source.client, surroundings.source.until, &surroundings.source.scope);
     let mut page = String::new();
@@ -28,9 +83,10 @@ pub(super) async fn run(surroundings: &Surroundings) -> Result<(), Failure> {
     line(
         &mut page,
         count > 0.0,
-        &format!("{count} nodes with the exporter"),
+        &format!("{} with the exporter", count_of(count, "node")),
         "does this Prometheus scrape them?",
     );
+    down(&mut page, surroundings).await?;
     let clusters =
         client.query(&format!("count by ({cluster_label}) (jobledger_exporter_build_info)"), until).await?;
     let names: Vec<String> =
@@ -75,6 +131,7 @@ pub(super) async fn run(surroundings: &Surroundings) -> Result<(), Failure> {
     }
     let gpus = client.query("count(jobledger_gpu_info)", until).await?;
     let gpus = gpus.first().map_or(0.0, |sample| sample.value);
-    line(&mut page, true, &format!("{gpus} GPUs or parts of divided ones"), "");
+    line(&mut page, true, &format!("{} or parts of divided ones", count_of(gpus, "GPU")), "");
+    here(&mut page, config, surroundings).await;
     output::write(None, page.as_bytes())
 }

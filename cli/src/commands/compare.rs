@@ -79,8 +79,10 @@ pub(super) async fn run(options: &arguments::Compare, surroundings: &Surrounding
             });
             output::json(&rows.collect::<Vec<_>>())?
         }
-        ListFormat::Text => table::text(&HEADS, &rows(first, &reports)).into_bytes(),
-        ListFormat::Parsable => table::parsable(&HEADS, &rows(first, &reports)).into_bytes(),
+        ListFormat::Text => table::text(&HEADS, &rows(first, &reports, table::Numbers::Shown)).into_bytes(),
+        ListFormat::Parsable => {
+            table::parsable(&HEADS, &rows(first, &reports, table::Numbers::Raw)).into_bytes()
+        }
     };
     output::write(None, &bytes)
 }
@@ -105,23 +107,24 @@ const HEADS: [Head; 13] = [
     number("energy"),
 ];
 
-fn rows(first: &Report, reports: &[Report]) -> Vec<Row> {
+fn rows(first: &Report, reports: &[Report], cells: table::Numbers) -> Vec<Row> {
+    let cell = |value: Option<f64>, show: fn(f64) -> String| value.map(|value| cells.cell(value, show));
     let row = |report: &Report| {
         let (job, numbers, scaling) = (&report.job, &report.numbers, scaling(first, report));
         vec![
             Some(job.id.to_string()),
             Some(job.identity.name.clone()).filter(|name| !name.is_empty()),
             Some(job.nodes.len().to_string()),
-            numbers.cores.map(digits),
-            numbers.gpus.map(digits),
-            Some(time(numbers.elapsed_seconds)),
-            scaling.speed_up.map(digits),
-            scaling.efficiency.map(percent),
-            numbers.cpu_use.map(percent),
-            numbers.memory_peak_bytes.map(bytes),
-            numbers.gpu_use.map(percent),
-            numbers.waited_io.map(percent),
-            numbers.energy_joules.map(|joules| si(joules / 3600.0, "Wh")),
+            cell(numbers.cores, digits),
+            cell(numbers.gpus, digits),
+            cell(Some(numbers.elapsed_seconds), time),
+            cell(scaling.speed_up, digits),
+            cell(scaling.efficiency, percent),
+            cell(numbers.cpu_use, percent),
+            cell(numbers.memory_peak_bytes, bytes),
+            cell(numbers.gpu_use, percent),
+            cell(numbers.waited_io, percent),
+            cell(numbers.energy_joules, |joules| si(joules / 3600.0, "Wh")),
         ]
     };
     reports.iter().map(row).collect()

@@ -14,12 +14,15 @@ use crate::digest::letters::{Period, Templates};
 use crate::digest::policies::Policies;
 use crate::digest::summary::{self, Due, Looked};
 use crate::digest::{calendar, coordinators};
-use crate::mail::{Letter, Mailer};
+use crate::mail::{Letter, Mailer, Unsent};
 use crate::source::prometheus::Selection;
 use crate::{Failure, Kind, output, slurm_command};
 
-/// Addresses with commas between them, or why there is none.
-pub(super) type Addresses = Result<String, Failure>;
+/// An example of policies, as the package has it.
+const EXAMPLE: &str = "/usr/share/doc/jobledger/digest.toml.example";
+
+/// Of each recipient: addresses with commas between them, or why there is none.
+pub(super) type Addresses = Vec<Result<String, Failure>>;
 
 /// A mail, and what is written down once it was sent.
 pub(super) struct Outgoing {
@@ -69,20 +72,25 @@ pub(super) async fn run(options: &arguments::Digest, here: &Surroundings) -> Res
             .letter(user, findings, &period, policies.mails.jobs, &here.thresholds)
             .map_err(Failure::usage)?;
         let entries = findings.iter().map(|finding| entry(finding, now)).collect();
-        mails.push(Outgoing { to: address(&policies, &user.name), letter, entries });
+        mails.push(Outgoing { to: vec![address(&policies, &user.name)], letter, entries });
     }
     check_number(mails.len(), &policies)?;
     if options.only.is_none() {
         let coordinators = coordinators(&policies).await?;
         mails.extend(summaries(&policies.summary.staff, &coordinators, &found, &period, looked));
     }
-    hand_over(&mails, options.send, &mut history, here)
+    hand_over(&mails, options.send, &mut history, &Mailer::new(&here.config.mail)?).await
 }
 
 /// Reads the file.
 pub(super) fn read(path: &Path, here: &Surroundings) -> Result<Policies, Failure> {
     let wrong = |why: String| Failure::usage(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            wrong(format!("there is no such file; `cp {EXAMPLE} {}` gives an example", path.display()))
+        }
+        _ => wrong(error.to_string()),
+    })?;
     Policies::parse(&text, &here.thresholds).map_err(wrong)
 }
 
@@ -146,6 +154,7 @@ fn entry(finding: &Finding<'_>, now: Timestamp) -> Entry {
         jobs: finding.jobs.iter().map(|job| job.report.job.id).collect(),
         start: None,
         why: None,
+        letter: None,
     }
 }
 
@@ -191,12 +200,13 @@ async fn coordinators(policies: &Policies) -> Result<BTreeMap<String, Addresses>
         for (account, users) in
             coordinators::parse(&answer.map_err(|error| Failure::other(error.to_string()))?)
         {
-            let addresses: Result<Vec<_>, _> = users.iter().map(|user| address(policies, user)).collect();
-            found.insert(account, addresses.map(|addresses| addresses.join(", ")));
+            found.insert(account, users.iter().map(|user| address(policies, user)).collect());
         }
     }
     let of_file = summary.coordinators.iter();
-    found.extend(of_file.map(|(account, addresses)| (account.clone(), Ok(addresses.join(", ")))));
+    let of_file =
+        of_file.map(|(account, addresses)| (account.clone(), addresses.iter().cloned().map(Ok).collect()));
+    found.extend(of_file);
     Ok(found)
 }
 
@@ -207,54 +217,78 @@ fn summaries(
     period: &Period,
     looked: Looked,
 ) -> Vec<Outgoing> {
-    let staff = (None, Ok(staff.join(", ")));
+    let staff = (None, staff.iter().cloned().map(Ok).collect());
     let coordinators = coordinators.iter().map(|(account, to)| (Some(account.as_str()), to.clone()));
     let page = |(account, to): (Option<&str>, Addresses)| {
         let text = summary::page(found, account, period, looked)?;
         let whose = account.map(|account| format!(" of account {account}")).unwrap_or_default();
         let letter = Letter { subject: format!("What jobs{whose} had and did not use"), text };
-        let has_reader = to.as_ref().map_or(true, |to| !to.is_empty());
-        has_reader.then_some(Outgoing { to, letter, entries: Vec::new() })
+        (!to.is_empty()).then_some(Outgoing { to, letter, entries: Vec::new() })
     };
     std::iter::once(staff).chain(coordinators).filter_map(page).collect()
 }
 
-/// Sends mails, or shows them. Each is written down once it was handed over.
-pub(super) fn hand_over(
+/// Sends mails, or shows them. Each is written down once it was handed over. Where one took too long, the others are not tried.
+pub(super) async fn hand_over(
     mails: &[Outgoing],
     send: bool,
     history: &mut History,
-    here: &Surroundings,
+    mailer: &Mailer,
 ) -> Result<(), Failure> {
-    let mailer = Mailer::new(&here.config.mail)?;
-    let mut failed = 0;
+    if mails.is_empty() && !send {
+        return output::write(None, b"There is no mail to send.\n");
+    }
+    let mut sent = 0;
     for mail in mails {
-        let to = mail.to.clone().and_then(|to| mailer.addresses(&to));
-        let message = to.and_then(|to| Ok((mailer.message(&mail.letter, &to)?, to)));
-        let done = message.and_then(|(message, to)| {
-            if send {
-                mailer.send(&message)
-            } else {
-                let to: Vec<String> = to.iter().map(ToString::to_string).collect();
-                let Letter { subject, text } = &mail.letter;
-                output::write(
-                    None,
-                    format!("To: {}\nSubject: {subject}\n\n{text}\n", to.join(", ")).as_bytes(),
-                )
+        match hand_over_one(mail, send, mailer).await {
+            Ok(()) if send => {
+                sent += 1;
+                // What was sent and cannot be written down ends the run: the next one would send it again.
+                for entry in &mail.entries {
+                    history.add(Entry { time: Timestamp::now(), ..entry.clone() })?;
+                }
             }
-        });
-        match done {
-            // What was sent and cannot be written down ends the run: the next one would send it again.
-            Ok(()) if send => mail.entries.iter().try_for_each(|entry| history.add(entry.clone()))?,
-            Ok(()) => {}
-            Err(failure) => {
-                failed += 1;
-                warn(&failure.says);
+            Ok(()) => sent += 1,
+            Err(unsent) => {
+                warn(&unsent.failure.says);
+                if unsent.late {
+                    break;
+                }
             }
         }
     }
-    if failed == 0 {
+    if sent == mails.len() {
         return Ok(());
     }
+    let failed = mails.len() - sent;
     Err(Failure::new(Kind::NotSent, format!("{failed} of {} mails were not sent", mails.len())))
+}
+
+async fn hand_over_one(mail: &Outgoing, send: bool, mailer: &Mailer) -> Result<(), Unsent> {
+    let at_once = |failure| Unsent { failure, late: false };
+    let (mut to, mut wrong) = (Vec::new(), Vec::new());
+    for list in &mail.to {
+        match list.clone().and_then(|list| mailer.addresses(&list)) {
+            Ok((addresses, others)) => {
+                to.extend(addresses);
+                wrong.extend(others.into_iter().map(Failure::usage));
+            }
+            Err(failure) => wrong.push(failure),
+        }
+    }
+    if to.is_empty() {
+        let failure = wrong.into_iter().next();
+        return Err(at_once(failure.unwrap_or_else(|| Failure::usage("a mail to nobody"))));
+    }
+    // The others get theirs.
+    wrong.iter().for_each(|failure| warn(&failure.says));
+    if send {
+        let message = mailer.message(&mail.letter, &to).map_err(at_once)?;
+        mailer.send(&message).await?.iter().for_each(|why| warn(why));
+        return Ok(());
+    }
+    let to: Vec<String> = to.iter().map(ToString::to_string).collect();
+    let Letter { subject, text } = &mail.letter;
+    let shown = format!("To: {}\nSubject: {subject}\n\n{text}\n", to.join(", "));
+    output::write(None, shown.as_bytes()).map_err(at_once)
 }

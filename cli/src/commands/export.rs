@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use job_files::table::{self, Table};
-use job_files::{anonymize, atomic, clustercockpit, csv, hdf5, json, parquet, supremm};
+use job_files::{Error, anonymize, atomic, clustercockpit, csv, hdf5, json, parquet, supremm};
 use job_report::Report;
 use job_report::metric::{self, Metric};
 
@@ -39,6 +39,9 @@ impl Format {
         }
     }
 }
+
+/// Names are alike above this; the same one has 1.
+const LIKE: f64 = 0.85;
 
 /// Bins of a curve if `--step` does not say how long they are.
 const STEP_SECONDS: f64 = 60.0;
@@ -114,16 +117,36 @@ fn read_key(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// The metrics that a pattern names, in the order of reports; all without one.
 fn chosen(patterns: &[String]) -> Result<Vec<&'static Metric>, Failure> {
+    let is_meant = |pattern: &String, metric: &Metric| {
+        is_like(pattern, metric.key) || is_like(pattern, &table::name(metric))
+    };
     for pattern in patterns {
-        if !metric::ALL.iter().any(|metric| is_like(pattern, metric.key)) {
-            let all: Vec<&str> = metric::ALL.iter().map(|metric| metric.key).collect();
-            return Err(Failure::usage(format!("--metrics={pattern}: there are {}", all.join(", "))));
+        if !metric::ALL.iter().any(|metric| is_meant(pattern, metric)) {
+            let near = nearest(&pattern.replace('*', ""));
+            let says = if near.is_empty() {
+                "a file without --metrics has all as columns".to_owned()
+            } else {
+                format!("is it {}?", near.join(" or "))
+            };
+            return Err(Failure::usage(format!("--metrics={pattern}: there is no such metric; {says}")));
         }
     }
     let wanted = |metric: &&&'static Metric| {
-        patterns.is_empty() || patterns.iter().any(|pattern| is_like(pattern, metric.key))
+        patterns.is_empty() || patterns.iter().any(|pattern| is_meant(pattern, metric))
     };
     Ok(metric::ALL.iter().filter(wanted).copied().collect())
+}
+
+/// The columns whose names are most like this one, three at most.
+fn nearest(name: &str) -> Vec<String> {
+    let like = |metric: &&'static Metric| {
+        let column = table::name(metric);
+        let like = strsim::jaro_winkler(name, metric.key).max(strsim::jaro_winkler(name, &column));
+        (like > LIKE).then_some((like, column))
+    };
+    let mut found: Vec<(f64, String)> = metric::ALL.iter().filter_map(like).collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0));
+    found.into_iter().take(3).map(|(_, column)| column).collect()
 }
 
 fn write(
@@ -138,7 +161,16 @@ fn write(
             let sub_cluster = options.subcluster.clone().unwrap_or_default();
             let how =
                 clustercockpit::Options { sub_cluster, exclusive: options.exclusive, force: options.force };
-            clustercockpit::write(&report.job, &how, path)?;
+            clustercockpit::write(&report.job, &how, path).map_err(|error| {
+                let says = match &error {
+                    Error::Missing(names) if *names == ["cluster"] => ": --cluster names it",
+                    Error::Missing(_) => {
+                        ": --subcluster and --exclusive say what no node knows, --force writes the rest as 0 or empty"
+                    }
+                    _ => "",
+                };
+                format!("{error}{says}")
+            })?;
         }
         (Some(ExportLayout::Supremm), _) => {
             let how = supremm::Options { resource_id: options.resource_id.unwrap_or(0), created: now };
@@ -206,9 +238,21 @@ mod tests {
         };
         assert_eq!(keys(&["gpu_busy*", "cpus"]).unwrap(), ["cpus", "gpu_busy_seconds"]);
         assert_eq!(keys(&[]).unwrap().len(), metric::ALL.len());
-        assert!(
-            keys(&["nothing*"]).unwrap_err().says.starts_with("--metrics=nothing*: there are cpu_seconds, ")
+        // docs/export.md has the names of columns.
+        for metric in metric::ALL {
+            assert_eq!(keys(&[&table::name(metric)]).unwrap(), [metric.key]);
+        }
+        assert_eq!(
+            keys(&["energy_joules*", "cpu_seconds_per_second"]).unwrap(),
+            ["cpu_seconds", "energy_joules"]
         );
+        let says = |pattern: &str| keys(&["cpus", pattern]).unwrap_err().says;
+        assert_eq!(
+            says("foo"),
+            "--metrics=foo: there is no such metric; a file without --metrics has all as columns"
+        );
+        assert!(says("cpu_secnds").contains("is it cpu_seconds_per_second or "), "{}", says("cpu_secnds"));
+        assert!(says("gpu_buzy*").contains("is it gpu_busy_seconds_per_second"), "{}", says("gpu_buzy*"));
     }
 
     #[test]

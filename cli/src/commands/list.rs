@@ -1,12 +1,12 @@
 //! `jobledger list`
 
 use job_report::show::{bytes, digits, percent, si, time};
-use job_report::{Job, Numbers, Report, State};
+use job_report::{Job, Report, State};
 
 use super::surroundings::Surroundings;
 use crate::arguments::{self, JobState, ListFormat};
 use crate::formats::moment;
-use crate::formats::table::{self, Head};
+use crate::formats::table::{self, Head, Numbers};
 use crate::job_id::shown;
 use crate::source::prometheus::Selection;
 use crate::{Failure, Kind, output};
@@ -14,68 +14,45 @@ use crate::{Failure, Kind, output};
 /// A column, and its cell.
 struct Column {
     head: Head,
-    cell: fn(&Report, &Surroundings) -> Option<String>,
+    cell: fn(&Report, &Surroundings, Numbers) -> Option<String>,
+}
+
+const fn text(name: &'static str, cell: fn(&Report, &Surroundings, Numbers) -> Option<String>) -> Column {
+    Column { head: Head { name, number: false }, cell }
+}
+
+const fn number(name: &'static str, cell: fn(&Report, &Surroundings, Numbers) -> Option<String>) -> Column {
+    Column { head: Head { name, number: true }, cell }
 }
 
 const COLUMNS: &[Column] = &[
-    Column {
-        head: Head { name: "job", number: false },
-        cell: |report, _| Some(shown(report.job.id, &report.job.identity)),
-    },
-    Column { head: Head { name: "user", number: false }, cell: |report, _| some(&report.job.identity.user) },
-    Column {
-        head: Head { name: "account", number: false },
-        cell: |report, _| some(&report.job.identity.account),
-    },
-    Column {
-        head: Head { name: "partition", number: false },
-        cell: |report, _| some(&report.job.identity.partition),
-    },
-    Column { head: Head { name: "name", number: false }, cell: |report, _| some(&report.job.identity.name) },
-    Column { head: Head { name: "state", number: false }, cell: |report, _| Some(state(&report.job)) },
-    Column {
-        head: Head { name: "start", number: false },
-        cell: |report, here| Some(moment(report.job.start(), &here.zone, "%F %H:%M")),
-    },
-    Column {
-        head: Head { name: "elapsed", number: true },
-        cell: |report, _| Some(time(report.numbers.elapsed_seconds)),
-    },
-    Column {
-        head: Head { name: "nodes", number: true },
-        cell: |report, _| Some(report.job.nodes.len().to_string()),
-    },
-    Column { head: Head { name: "cpus", number: true }, cell: |report, _| report.numbers.cpus.map(digits) },
-    Column {
-        head: Head { name: "cpu", number: true },
-        cell: |report, _| report.numbers.cpu_use.map(percent),
-    },
-    Column {
-        head: Head { name: "memory", number: true },
-        cell: |report, _| report.numbers.memory_use.map(percent),
-    },
-    Column {
-        head: Head { name: "peak", number: true },
-        cell: |report, _| report.numbers.memory_peak_bytes.map(bytes),
-    },
-    Column { head: Head { name: "gpus", number: true }, cell: |report, _| report.numbers.gpus.map(digits) },
-    Column {
-        head: Head { name: "gpu", number: true },
-        cell: |report, _| report.numbers.gpu_use.map(percent),
-    },
-    Column {
-        head: Head { name: "time", number: true },
-        cell: |report, _| report.numbers.time_use.map(percent),
-    },
-    Column {
-        head: Head { name: "energy", number: true },
-        cell: |report, _| report.numbers.energy_joules.map(|joules| si(joules / 3600.0, "Wh")),
-    },
-    Column {
-        head: Head { name: "advice", number: false },
-        cell: |report, _| report.advice.first().map(|advice| advice.piece.name().to_owned()),
-    },
+    text("job", |report, _, _| Some(shown(report.job.id, &report.job.identity))),
+    text("user", |report, _, _| some(&report.job.identity.user)),
+    text("account", |report, _, _| some(&report.job.identity.account)),
+    text("partition", |report, _, _| some(&report.job.identity.partition)),
+    text("name", |report, _, _| some(&report.job.identity.name)),
+    text("state", |report, _, _| Some(state(&report.job))),
+    // As sacct writes it.
+    text("start", |report, here, numbers| {
+        let format = if numbers == Numbers::Raw { "%FT%T" } else { "%F %H:%M" };
+        Some(moment(report.job.start(), &here.zone, format))
+    }),
+    number("elapsed", |report, _, numbers| Some(numbers.cell(report.numbers.elapsed_seconds, time))),
+    number("nodes", |report, _, _| Some(report.job.nodes.len().to_string())),
+    number("cpus", |report, _, numbers| Some(numbers.cell(report.numbers.cpus?, digits))),
+    number("cpu", |report, _, numbers| Some(numbers.cell(report.numbers.cpu_use?, percent))),
+    number("memory", |report, _, numbers| Some(numbers.cell(report.numbers.memory_use?, percent))),
+    number("peak", |report, _, numbers| Some(numbers.cell(report.numbers.memory_peak_bytes?, bytes))),
+    number("gpus", |report, _, numbers| Some(numbers.cell(report.numbers.gpus?, digits))),
+    number("gpu", |report, _, numbers| Some(numbers.cell(report.numbers.gpu_use?, percent))),
+    number("time", |report, _, numbers| Some(numbers.cell(report.numbers.time_use?, percent))),
+    number("energy", |report, _, numbers| Some(numbers.cell(report.numbers.energy_joules?, watt_hours))),
+    text("advice", |report, _, _| report.advice.first().map(|advice| advice.piece.name().to_owned())),
 ];
+
+fn watt_hours(joules: f64) -> String {
+    si(joules / 3600.0, "Wh")
+}
 
 const DEFAULT: [&str; 9] = ["job", "user", "name", "state", "elapsed", "cpu", "memory", "gpu", "advice"];
 
@@ -125,11 +102,14 @@ pub(super) async fn run(options: &arguments::List, surroundings: &Surroundings) 
         ));
     }
     let heads: Vec<Head> = columns.iter().map(|column| column.head).collect();
-    let cells = |report: &Report| columns.iter().map(|column| (column.cell)(report, surroundings)).collect();
-    let rows: Vec<table::Row> = reports.iter().map(cells).collect();
+    let rows = |numbers| {
+        let cells =
+            |report| columns.iter().map(|column| (column.cell)(report, surroundings, numbers)).collect();
+        reports.iter().map(cells).collect::<Vec<table::Row>>()
+    };
     let bytes = match options.format {
-        ListFormat::Text => table::text(&heads, &rows).into_bytes(),
-        ListFormat::Parsable => table::parsable(&heads, &rows).into_bytes(),
+        ListFormat::Text => table::text(&heads, &rows(Numbers::Shown)).into_bytes(),
+        ListFormat::Parsable => table::parsable(&heads, &rows(Numbers::Raw)).into_bytes(),
         ListFormat::Json => output::json(&reports.iter().map(Row::of).collect::<Vec<_>>())?,
     };
     output::write(None, &bytes)
@@ -154,7 +134,7 @@ struct Row<'a> {
     state: String,
     start: f64,
     nodes: usize,
-    numbers: &'a Numbers,
+    numbers: &'a job_report::Numbers,
     advice: Vec<&'static str>,
 }
 

@@ -1,5 +1,6 @@
 //! What the program does.
 
+mod admin_comment;
 mod array;
 mod check;
 mod compare;
@@ -13,8 +14,10 @@ mod patience;
 mod record;
 mod report;
 mod snapshot;
+mod spool;
 mod surroundings;
 mod top;
+mod usage;
 mod waste;
 
 use std::future::Future;
@@ -94,6 +97,9 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
         Command::Waste(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(waste::run(&options, here))
         }),
+        Command::Usage(options) => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
+            Box::pin(usage::run(&options, here))
+        }),
         Command::Digest(options) => with(&Surroundings::new(&arguments.common, environment, "7d")?, |here| {
             Box::pin(digest::run(&options, here))
         }),
@@ -103,8 +109,13 @@ pub fn run(arguments: Arguments, environment: &Environment) -> Result<ExitCode, 
             })
         }
         Command::Mail(options) => mail::run(&options, &arguments.common, environment),
+        Command::AdminComment(options) => admin_comment::run(&options, &arguments.common, environment),
+        Command::Spool => {
+            let here = Surroundings::new(&arguments.common, environment, "30d")?;
+            block_on(patience::interrupted(spool::run(&arguments.common, &here)))
+        }
         Command::Check => with(&Surroundings::new(&arguments.common, environment, "30d")?, |here| {
-            Box::pin(check::run(here))
+            Box::pin(check::run(arguments.common.config.as_deref(), here))
         }),
     };
     done.map(|()| ExitCode::SUCCESS)

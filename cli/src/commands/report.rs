@@ -46,8 +46,11 @@ async fn shown<S>(
     ask: impl AsyncFn(&Wanted<'_>) -> Result<Report, Failure>,
 ) -> Result<(), Failure> {
     let jobs = if options.jobs.is_empty() { &[own()?] } else { options.jobs.as_slice() };
-    let ending = options.output.as_deref().and_then(Format::by_ending);
-    let format = options.format.or(ending).unwrap_or(Format::Text);
+    let format = match (options.format, options.output.as_deref()) {
+        (Some(format), _) => format,
+        (None, Some(path)) => Format::by_ending(path)?.unwrap_or(Format::Text),
+        (None, None) => Format::Text,
+    };
     if format.is_whole_file() && jobs.len() > 1 {
         return Err(Failure::usage(
             "a file of this format is of one job: ask for one, or for another format",

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Span, Timestamp};
 use job_report::{Job, Report, Thresholds};
 use prometheus_api::{Client, Options, ProxyEnvironment};
 
-use crate::arguments::{Common, When, Whose};
+use crate::arguments::{Ascii, Common, When, Whose};
 use crate::config::{self, Config};
 use crate::output::Progress;
 use crate::own_job::{Visible, place};
@@ -36,10 +36,14 @@ pub struct Environment {
     pub node: String,
     /// `$SLURM_JOB_MAIL_TYPE`
     pub mail_type: Option<String>,
+    /// `$SLURM_CLUSTER_NAME`
+    pub cluster: Option<String>,
     /// `$USER`
     pub user: Option<String>,
     /// `$NO_COLOR`
     pub no_color: bool,
+    /// The locale of characters is one without UTF-8.
+    pub ascii: bool,
     /// The user's configuration file.
     pub user_config: Option<PathBuf>,
     /// Proxies.
@@ -60,8 +64,10 @@ impl Environment {
             node: get("SLURMD_NODENAME")
                 .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned()),
             mail_type: get("SLURM_JOB_MAIL_TYPE"),
+            cluster: get("SLURM_CLUSTER_NAME"),
             user: get("USER"),
             no_color: get("NO_COLOR").is_some(),
+            ascii: is_ascii(get),
             user_config: get("XDG_CONFIG_HOME")
                 .map(PathBuf::from)
                 .or_else(home)
@@ -139,7 +145,7 @@ impl Surroundings {
             window: until - since,
             until,
             thresholds: thresholds.clone(),
-            sacct: if common.no_sacct { None } else { Sacct::configured(config.slurm.sacct.as_deref()) },
+            sacct: if common.no_sacct { None } else { Sacct::configured(&config.slurm) },
         };
         for warning in source.client.warnings() {
             warn(warning);
@@ -221,10 +227,10 @@ impl Surroundings {
         }
     }
 
-    /// Shows what was asked, with --verbose, and what the server remarked.
+    /// Shows what was asked since it was shown last, with --verbose, what the server remarked, and why sacct failed.
     #[allow(clippy::print_stderr, reason = "that is what it is for")]
     pub fn show_log(&self) {
-        for asked in self.source.client.log() {
+        for asked in self.source.client.take_log() {
             if self.verbose {
                 let (seconds, series, points, bytes) =
                     (asked.seconds, asked.series, asked.points, asked.bytes);
@@ -233,6 +239,9 @@ impl Surroundings {
             for remark in asked.warnings.iter().chain(&asked.infos) {
                 warn(remark);
             }
+        }
+        if let Some(failure) = self.source.sacct.as_ref().and_then(Sacct::failure) {
+            warn(&format!("{failure}. With --no-sacct, or slurm.sacct = \"never\", it is not asked."));
         }
     }
 }
@@ -269,8 +278,13 @@ impl<S> Surroundings<S> {
     ) -> Result<Self, Failure> {
         let privacy = Privacy::of_this_process(&config.privacy)?;
         let (zone, environment) = (zone(common)?, environment.clone());
-        let (width, ascii, color, verbose) =
-            (common.width.map_or(80, usize::from), common.ascii, common.color, common.verbose);
+        let width = common.width.or_else(terminal_width).map_or(80, usize::from);
+        let ascii = match common.ascii {
+            Ascii::Auto => environment.ascii,
+            Ascii::Always => true,
+            Ascii::Never => false,
+        };
+        let (color, verbose) = (common.color, common.verbose);
         Ok(Self { config, source, thresholds, zone, environment, privacy, width, ascii, color, verbose })
     }
 
@@ -301,6 +315,25 @@ impl<S> Surroundings<S> {
             When::Auto => !self.environment.no_color && std::io::stdout().is_terminal(),
         }
     }
+}
+
+/// Whether the locale of characters is known and is not of UTF-8 (locale(7)). A daemon or a container has none, and what it writes is read elsewhere.
+fn is_ascii(get: impl Fn(&str) -> Option<String>) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(get);
+    let is_utf8 = |locale: String| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    };
+    locale.is_some_and(|locale| !is_utf8(locale))
+}
+
+/// A report is not drawn narrower or wider than this.
+const WIDTHS: (u16, u16) = (60, 120);
+
+fn terminal_width() -> Option<u16> {
+    let is_terminal = std::io::stdout().is_terminal();
+    let (columns, _) = is_terminal.then(ratatui::crossterm::terminal::size)?.ok()?;
+    (columns > 0).then(|| columns.clamp(WIDTHS.0, WIDTHS.1))
 }
 
 fn zone(common: &Common) -> Result<TimeZone, Failure> {
@@ -357,6 +390,28 @@ fn moment(flag: &str, text: &str, now: f64, zone: &TimeZone) -> Result<f64, Fail
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_locale_of_characters_says_whether_they_are_ascii() {
+        let of = |variables: &[(&str, &str)]| {
+            is_ascii(|name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            })
+        };
+        for variables in
+            [&[("LANG", "C")][..], &[("LC_ALL", "POSIX"), ("LANG", "C.UTF-8")], &[("LC_CTYPE", "de_DE@euro")]]
+        {
+            assert!(of(variables), "{variables:?}");
+        }
+        for variables in [
+            &[][..],
+            &[("LANG", "en_US.utf8")],
+            &[("LC_CTYPE", "C.UTF-8"), ("LANG", "C")],
+            &[("LC_COLLATE", "C")],
+        ] {
+            assert!(!of(variables), "{variables:?}");
+        }
+    }
 
     #[test]
     fn times_are_absolute_or_ago() {

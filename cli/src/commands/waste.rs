@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::surroundings::Surroundings;
 use crate::arguments::{self, By, Kind as WasteKind, ListFormat};
-use crate::formats::table::{self, Head, Row};
+use crate::formats::table::{self, Head, Numbers, Row};
 use crate::source::prometheus::EndedJob;
 use crate::text::harmless;
 use crate::{Failure, Kind, output};
@@ -93,18 +93,18 @@ pub(super) async fn run(options: &arguments::Waste, surroundings: &Surroundings)
     let bytes = match options.format {
         ListFormat::Json => output::json(&found)?,
         ListFormat::Text => {
-            let (heads, rows) = rows(&found, options.by);
+            let (heads, rows) = rows(&found, options.by, Numbers::Shown);
             table::text(&heads, &rows).into_bytes()
         }
         ListFormat::Parsable => {
-            let (heads, rows) = rows(&found, options.by);
+            let (heads, rows) = rows(&found, options.by, Numbers::Raw);
             table::parsable(&heads, &rows).into_bytes()
         }
     };
     output::write(None, &bytes)
 }
 
-fn rows(found: &[Waste], by: By) -> (Vec<Head>, Vec<Row>) {
+fn rows(found: &[Waste], by: By, numbers: Numbers) -> (Vec<Head>, Vec<Row>) {
     let name = match by {
         By::Job => "job",
         By::User => "user",
@@ -134,14 +134,16 @@ fn rows(found: &[Waste], by: By) -> (Vec<Head>, Vec<Row>) {
         } else {
             row.push(Some(waste.jobs.to_string()));
         }
-        let used = (waste.held_cpu_hours > 0.0).then(|| percent(waste.used_cpu_hours / waste.held_cpu_hours));
+        let used = (waste.held_cpu_hours > 0.0)
+            .then(|| numbers.cell(waste.used_cpu_hours / waste.held_cpu_hours, percent));
         let gpus = waste.held_gpu_hours > 0.0;
+        let hours = |hours| numbers.cell(hours, digits);
         row.extend([
-            Some(digits(waste.idle_core_hours)),
+            Some(hours(waste.idle_core_hours)),
             used,
-            gpus.then(|| digits(waste.idle_gpu_hours)),
-            gpus.then(|| digits(waste.held_gpu_hours)),
-            Some(digits(waste.unused_gib_hours)),
+            gpus.then(|| hours(waste.idle_gpu_hours)),
+            gpus.then(|| hours(waste.held_gpu_hours)),
+            Some(hours(waste.unused_gib_hours)),
         ]);
         row
     });
@@ -168,11 +170,11 @@ mod tests {
         assert_eq!(names(By::Job, WasteKind::Cpu), ["2", "3", "1"]);
         let users = waste(&jobs, By::User, WasteKind::Cpu);
         assert_eq!((users[0].jobs, users[0].idle_core_hours, users[0].idle_gpu_hours), (2, 3.0, 0.5));
-        assert_eq!(rows(&users, By::User).0[1].name, "jobs");
+        assert_eq!(rows(&users, By::User, Numbers::Shown).0[1].name, "jobs");
         let jobs =
             ["x", "y\u{1b}"].map(|cluster| EndedJob { cluster: cluster.to_owned(), ..job(4, "a", 1.0, 0.0) });
         let found = waste(&jobs, By::Job, WasteKind::Cpu);
-        let (heads, rows) = rows(&found, By::Job);
+        let (heads, rows) = rows(&found, By::Job, Numbers::Raw);
         assert_eq!((found.len(), heads[1].name, rows[1][1].as_deref()), (2, "cluster", Some("y\u{fffd}")));
     }
 }

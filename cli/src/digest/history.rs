@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::findings::User;
 use crate::Failure;
+use crate::mail::Letter;
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,8 +19,12 @@ pub enum Action {
     Mail,
     /// SLURM is asked to cancel the job; written before it is.
     Cancel,
+    /// It did.
+    Cancelled,
     /// It did not.
     CancelFailed,
+    /// The mail about the end of the job was handed over.
+    Farewell,
 }
 
 /// A line.
@@ -45,6 +50,9 @@ pub struct Entry {
     /// What was seen, or what went wrong.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// The mail about the end of the job: it is due until it was handed over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub letter: Option<Letter>,
 }
 
 /// All lines, and the file if it may be added to.
@@ -77,7 +85,13 @@ impl History {
             .create(true)
             .truncate(false)
             .open(path)
-            .map_err(failed)?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Failure::other(format!(
+                    "{}: its directory is not there: the service makes it, or `history` in the policies names another file",
+                    path.display()
+                )),
+                _ => failed(error),
+            })?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -113,6 +127,21 @@ impl History {
                 && entry.user == user.name
                 && entry.cluster == user.cluster
                 && entry.policy == policy
+        })
+    }
+
+    /// Jobs that were cancelled and whose owners do not know it: the lines that have the mail. Of a run that was killed it is not known whether SLURM
+    /// cancelled the job: it did if the job is gone.
+    pub fn unknown_ends<'a>(
+        &'a self,
+        is_gone: impl Fn(&Entry) -> bool + 'a,
+    ) -> impl Iterator<Item = (&'a Entry, &'a Letter)> {
+        let asked = self.entries.iter().filter_map(|entry| Some((entry, entry.letter.as_ref()?)));
+        asked.filter(move |(entry, _)| {
+            let (Some(id), Some(start)) = (entry.jobs.first(), entry.start) else { return false };
+            let was =
+                |action| self.of_run(entry.cluster.as_deref(), *id, start).any(|done| done.action == action);
+            !was(Action::CancelFailed) && !was(Action::Farewell) && (was(Action::Cancelled) || is_gone(entry))
         })
     }
 
@@ -159,6 +188,7 @@ mod tests {
             jobs: vec![7],
             start: Some(100.0),
             why: None,
+            letter: None,
         }
     }
 
@@ -184,6 +214,32 @@ mod tests {
         assert_eq!(history.of_run(None, 7, 130.0).count(), 4);
         assert_eq!(history.of_run(Some("c"), 7, 130.0).count() + history.of_run(None, 7, 300.0).count(), 0);
         assert!(History::read(&path).unwrap().add(entry("p")).is_err(), "it was opened to be read");
+    }
+
+    #[test]
+    fn a_farewell_is_due_until_it_was_handed_over() {
+        let directory = Scratch::new("farewell");
+        let mut history = History::open(&directory.path().join("history.jsonl")).unwrap();
+        let letter = Letter { subject: "s".to_owned(), text: "t".to_owned() };
+        let (gone, there) = (|_: &Entry| true, |_: &Entry| false);
+        let due = |history: &History, is_gone: fn(&Entry) -> bool| history.unknown_ends(is_gone).count();
+        history.add(Entry { action: Action::Cancel, letter: Some(letter), ..entry("p") }).unwrap();
+        assert_eq!(
+            (due(&history, gone), due(&history, there)),
+            (1, 0),
+            "it was killed while SLURM was asked"
+        );
+        history.add(Entry { action: Action::Cancelled, ..entry("p") }).unwrap();
+        assert_eq!((due(&history, gone), due(&history, there)), (1, 1));
+        history.add(Entry { action: Action::Farewell, ..entry("p") }).unwrap();
+        assert_eq!(due(&history, gone), 0);
+        let another = Entry { jobs: vec![8], ..entry("p") };
+        let letter = history.entries[0].letter.clone();
+        history.add(Entry { action: Action::Cancel, letter, ..another.clone() }).unwrap();
+        history.add(Entry { action: Action::CancelFailed, ..another.clone() }).unwrap();
+        // Of before there were farewells in the history.
+        history.add(Entry { action: Action::Cancel, jobs: vec![9], ..another }).unwrap();
+        assert_eq!(due(&history, gone), 0);
     }
 
     #[test]

@@ -4,12 +4,13 @@ use jiff::Timestamp;
 use job_report::{Report, Thresholds};
 
 use super::history::{Action, Entry};
+use super::idle_time::{Before, IdleTime, idle_time};
 use super::letters::Period;
 use super::number::count;
 use super::policies::IdleGpus;
 use crate::job_id::shown;
 use crate::mail::Letter;
-use crate::source::prometheus::JobGpus;
+use crate::source::prometheus::{GpuCurves, JobGpus};
 use crate::text::wrapped;
 
 /// The name of this policy in the history.
@@ -30,47 +31,70 @@ pub fn may_be_idle(minutes: u32, now: &JobGpus, before: &JobGpus) -> bool {
     now.keys().filter_map(|uuid| idle(uuid)).any(|seconds| seconds > f64::from(minutes) * 60.0 * 0.5)
 }
 
-/// Whether the report has every GPU that readings have: one of a node that is not seen any more is not there.
-pub fn has_all<'a>(report: &Report, mut readings: impl Iterator<Item = &'a JobGpus>) -> bool {
-    let has = |uuid: &String| report.job.gpus().any(|(_, gpu)| gpu.uuid == *uuid);
-    readings.all(|gpus| gpus.keys().all(has))
+/// Whether its GPUs were surely used in so many minutes, by its counters alone.
+pub fn were_used(minutes: u32, now: &JobGpus, before: &JobGpus, policy: &IdleGpus, busy_ratio: f64) -> bool {
+    let busy = |uuid: &str| Some(now.get(uuid)?.busy.unwrap_or(0.0) - before.get(uuid)?.busy.unwrap_or(0.0));
+    let least = busy_ratio * f64::from(minutes) * 60.0;
+    let used = now.keys().filter_map(|uuid| busy(uuid)).filter(|seconds| *seconds > least).count();
+    count(used) > policy.used_part * count(now.len())
 }
 
-/// Whether the job's GPUs did nothing for the last minutes before `at`. `None` unless every one of them was seen, on every node, for nine tenths of
-/// that time.
-pub fn were_idle(
+/// What was seen of a job's GPUs, and what follows from it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Looked {
+    /// The longest of the policy's times for which they did nothing; 0 if it is none of them.
+    pub minutes: u32,
+    /// Mails about this run within that time.
+    pub mails: usize,
+    /// What is to be done.
+    pub step: Option<Step>,
+    /// What would be to be done if all was known, and what is not.
+    pub refused: Option<(Step, String)>,
+}
+
+/// Judges a job by its counters, and by what was done about this run of it. Mails count from the last second of work on: a user who worked since is
+/// warned anew.
+pub fn look<'a>(
     report: &Report,
-    minutes: u32,
-    (at, now, before): (f64, &JobGpus, &JobGpus),
-    policy: &IdleGpus,
-    thresholds: &Thresholds,
-) -> Option<bool> {
-    let job = &report.job;
-    let seconds = f64::from(minutes) * 60.0;
-    let all_run = job.nodes.iter().all(|node| node.running && node.start <= at - seconds);
-    let allocated = job.nodes_allocated.and_then(|nodes| usize::try_from(nodes).ok());
-    let all_known = job.nodes.iter().all(|node| node.gpus_held == Some(count(node.gpus.len())));
-    if !all_run || !all_known || allocated.is_some_and(|nodes| nodes != job.nodes.len()) {
-        return None;
+    curves: &GpuCurves,
+    done: impl Iterator<Item = &'a Entry> + Clone,
+    may_cancel: bool,
+    (policy, thresholds): (&IdleGpus, &Thresholds),
+    now: Timestamp,
+) -> Looked {
+    let (first, until) = match curves.times.as_slice() {
+        [first, .., until] => (*first, *until),
+        _ => return Looked::default(),
+    };
+    let minutes = |since: f64| {
+        let times = policy.warn_minutes.iter().copied().chain(policy.cancel_minutes);
+        // Of a time in milliseconds the last one may be rounded.
+        times.filter(|minutes| until - since >= f64::from(*minutes) * 60.0 - 0.01).max().unwrap_or(0)
+    };
+    let since =
+        |since: f64| done.clone().filter(move |entry| entry.action != Action::Mail || at(entry) >= since);
+    let would = || step(minutes(first), done.clone(), may_cancel, policy, now);
+    let (idle, why) = match idle_time(report, curves, policy, thresholds) {
+        Ok(IdleTime { since, before: Before::Unknown(why) }) => (since, Some(why)),
+        Ok(IdleTime { since, .. }) => (since, None),
+        Err(why) => (f64::INFINITY, Some(why)),
+    };
+    let next = step(minutes(idle), since(idle), may_cancel, policy, now);
+    let refused = why.and_then(|why| would().filter(|would| next != Some(*would)).map(|would| (would, why)));
+    Looked {
+        minutes: minutes(idle),
+        mails: since(idle).filter(|entry| entry.action == Action::Mail).count(),
+        step: next,
+        refused,
     }
-    let (seen, busy_ratio) = (thresholds.get("gpu_seen")?, thresholds.get("gpu_idle_busy_ratio")?);
-    let (mut of, mut used) = (0, 0);
-    for (_, gpu) in job.gpus() {
-        let (now, before) = (now.get(&gpu.uuid)?, before.get(&gpu.uuid)?);
-        let idle = now.idle? - before.idle?;
-        // A GPU on which a kernel never ran may have no counter of busy time.
-        let busy = now.busy.unwrap_or(0.0) - before.busy.unwrap_or(0.0);
-        if gpu.shared || busy < 0.0 || idle < 0.0 || busy + idle < seen * seconds {
-            return None;
-        }
-        of += 1;
-        used += usize::from(busy > busy_ratio * idle);
-    }
-    (of > 0).then(|| count(used) <= policy.used_part * count(of))
 }
 
-/// What to do about a job whose GPUs were idle for so many minutes, after what was done about this run of it.
-pub fn step<'a>(
+fn at(entry: &Entry) -> f64 {
+    entry.time.as_duration().as_secs_f64()
+}
+
+/// What to do about a job whose GPUs were idle for so many minutes, after what was done about this run of it in that time.
+fn step<'a>(
     minutes: u32,
     done: impl Iterator<Item = &'a Entry> + Clone,
     may_cancel: bool,
@@ -171,6 +195,7 @@ fn text(report: &Report, parts: &[String]) -> String {
 mod tests {
     use jiff::tz::TimeZone;
     use jiff::{SignedDuration, Timestamp};
+    use proptest::prelude::*;
 
     use super::*;
     use crate::source::prometheus::GpuTimes;
@@ -191,66 +216,24 @@ mod tests {
         testing::report(job)
     }
 
-    /// All GPUs with these seconds.
-    fn gpus(busy: Option<f64>, idle: f64) -> JobGpus {
-        (0..4).map(|minor| (format!("GPU-{minor}"), GpuTimes { busy, idle: Some(idle) })).collect()
-    }
-
-    fn judged(report: &Report, now: &JobGpus, before: &JobGpus) -> Option<bool> {
-        were_idle(report, 60, (NOW, now, before), &idle(), &THRESHOLDS)
-    }
-
     #[test]
-    fn gpus_are_idle_if_all_of_them_were_seen_to_be() {
-        let (report, before, now) = (running(), gpus(Some(100.0), 10.0), gpus(Some(100.0), 3610.0));
-        assert_eq!(judged(&report, &now, &before), Some(true));
-        // Nine tenths of the time are enough, less is not.
-        assert_eq!(judged(&report, &gpus(Some(100.0), 3255.0), &before), Some(true));
-        assert_eq!(judged(&report, &gpus(Some(100.0), 3200.0), &before), None);
-        // A watchdog's kernel is no use; a second more is.
-        assert_eq!(judged(&report, &gpus(Some(103.5), 3600.0), &before), Some(true));
-        assert_eq!(judged(&report, &gpus(Some(104.5), 3600.0), &before), Some(false));
-        assert_eq!(judged(&report, &gpus(None, 3610.0), &gpus(None, 10.0)), Some(true));
-        let mut one = now.clone();
-        one.insert("GPU-2".to_owned(), GpuTimes { busy: Some(1000.0), idle: Some(2710.0) });
-        assert_eq!(judged(&report, &one, &before), Some(false));
-        let part = IdleGpus { used_part: 0.25, ..idle() };
-        assert_eq!(were_idle(&report, 60, (NOW, &one, &before), &part, &THRESHOLDS), Some(true));
-    }
-
-    #[test]
-    fn a_gpu_of_a_node_that_is_gone_is_missing() {
-        let (mut report, all) = (running(), gpus(None, 1.0));
-        assert!(has_all(&report, [&all, &all].into_iter()));
-        report.job.nodes.pop();
-        assert!(!has_all(&report, [&all].into_iter()));
-        assert!(has_all(&report, std::iter::empty()));
-    }
-
-    #[test]
-    fn nothing_follows_from_data_that_is_not_there() {
-        let (before, now) = (gpus(Some(100.0), 10.0), gpus(Some(100.0), 3610.0));
-        let none = |change: fn(&mut Report)| {
-            let mut report = running();
-            change(&mut report);
-            assert_eq!(judged(&report, &now, &before), None);
+    fn counters_alone_say_who_is_looked_at() {
+        let gpus = |busy: Option<f64>, idle: f64| -> JobGpus {
+            let times = GpuTimes { held: Some(4000.0), busy, idle: Some(idle) };
+            (0..4).map(|minor| (format!("GPU-{minor}"), times)).collect()
         };
-        none(|report| report.job.nodes[1].running = false);
-        none(|report| report.job.nodes[1].start = NOW - 1800.0);
-        none(|report| report.job.nodes_allocated = Some(3));
-        none(|report| report.job.nodes[1].gpus_held = Some(3.0));
-        none(|report| report.job.nodes[1].gpus_held = None);
-        none(|report| report.job.nodes[0].gpus[0].shared = true);
-        none(|report| report.job.nodes[0].gpus[0].uuid = "GPU-other".to_owned());
-        none(|report| report.job.nodes.iter_mut().for_each(|node| node.gpus.clear()));
-        let mut missing = before.clone();
-        missing.remove("GPU-3");
-        assert_eq!(judged(&running(), &now, &missing), None);
-        let mut unknown = now.clone();
-        unknown.insert("GPU-3".to_owned(), GpuTimes { busy: Some(100.0), idle: None });
-        assert_eq!(judged(&running(), &unknown, &before), None);
-        // A counter that began anew.
-        assert_eq!(judged(&running(), &now, &gpus(Some(200.0), 10.0)), None);
+        let (before, now) = (gpus(Some(100.0), 10.0), gpus(Some(100.0), 3610.0));
+        assert!(may_be_idle(60, &now, &before) && !may_be_idle(60, &gpus(None, 1000.0), &before));
+        assert!(!may_be_idle(60, &now, &JobGpus::new()));
+        // A watchdog's kernel is no use; a second more is.
+        let used =
+            |now: &JobGpus, part| were_used(60, now, &before, &IdleGpus { used_part: part, ..idle() }, 0.001);
+        assert!(
+            !used(&now, 0.0) && !used(&gpus(Some(103.5), 3600.0), 0.0) && !used(&gpus(None, 3600.0), 0.0)
+        );
+        let mut one = now.clone();
+        one.insert("GPU-2".to_owned(), GpuTimes { busy: Some(104.5), ..GpuTimes::default() });
+        assert!(used(&one, 0.0) && !used(&one, 0.25));
     }
 
     fn entry(action: Action, minutes_ago: i64) -> Entry {
@@ -263,6 +246,7 @@ mod tests {
             jobs: vec![1],
             start: Some(0.0),
             why: None,
+            letter: None,
         }
     }
 
@@ -285,6 +269,168 @@ mod tests {
         assert_eq!(next(500, &[entry(Mail, 60), entry(Mail, 30), entry(Cancel, 15)], true), None);
         let never = IdleGpus { cancel_minutes: None, ..idle() };
         assert_eq!(step(500, two.iter(), true, &never, Timestamp::UNIX_EPOCH), None);
+    }
+
+    /// Curves of the last two hours and a half; what a GPU did is of a minute, from the first to the last.
+    fn curves(gpus: usize, mut minute: impl FnMut(usize, usize) -> Option<(f64, f64)>) -> GpuCurves {
+        let times: Vec<f64> = (0_u32..=150).map(|at| NOW - f64::from(150 - at) * 60.0).collect();
+        let of_gpu = |gpu: usize| {
+            let mut now = GpuTimes { held: Some(9000.0), busy: Some(500.0), idle: Some(8000.0) };
+            let mut values = Vec::new();
+            for at in 0..times.len() {
+                let Some((busy, idle)) = minute(gpu, at) else {
+                    values.push(GpuTimes::default());
+                    continue;
+                };
+                now = GpuTimes {
+                    held: now.held.map(|held| held + 60.0),
+                    busy: now.busy.map(|before| before + busy),
+                    idle: now.idle.map(|before| before + idle),
+                };
+                values.push(now);
+            }
+            (format!("GPU-{gpu}"), values)
+        };
+        GpuCurves { times: times.clone(), gpus: (0..gpus).map(of_gpu).collect() }
+    }
+
+    fn did_nothing() -> GpuCurves {
+        curves(4, |_, _| Some((0.0, 60.0)))
+    }
+
+    fn mail(minutes_ago: i64) -> Entry {
+        let now = Timestamp::from_second(1_646_400_000).unwrap();
+        Entry { time: now - SignedDuration::from_mins(minutes_ago), ..entry(Action::Mail, 0) }
+    }
+
+    fn looked(report: &Report, curves: &GpuCurves, done: &[Entry], may_cancel: bool) -> Looked {
+        let now = Timestamp::from_second(1_646_400_000).unwrap();
+        look(report, curves, done.iter(), may_cancel, (&idle(), &THRESHOLDS), now)
+    }
+
+    /// Of all that can be with a job whose owner got both mails, in one case alone it is cancelled.
+    #[test]
+    fn one_state_of_all_ends_in_a_cancellation() {
+        let two = [mail(60), mail(15)];
+        let of = |report: &Report, curves: &GpuCurves, done: &[Entry]| looked(report, curves, done, true);
+        let running = running();
+        let mut cancelled = 0;
+        let mut is = |what: &str, looked: Looked, step: Option<Step>, why: &str| {
+            cancelled += usize::from(looked.step == Some(Step::Cancel));
+            let refused = looked.refused.map(|(_, why)| why).unwrap_or_default();
+            assert_eq!((looked.step, refused.as_str()), (step, why), "{what}");
+        };
+        is("idle", of(&running, &did_nothing(), &two), Some(Step::Cancel), "");
+        is("no mail", of(&running, &did_nothing(), &[]), Some(Step::Warn), "");
+        is("spared", looked(&running, &did_nothing(), &two, false), None, "");
+        let tried = [mail(60), mail(15), Entry { action: Action::Cancel, ..mail(5) }];
+        is("tried", of(&running, &did_nothing(), &tried), None, "");
+        // It worked after the first mail, for as long as a watchdog does not.
+        let worked =
+            |gpu: usize, at: usize| Some(if gpu == 2 && at == 150 - 59 { (4.0, 56.0) } else { (0.0, 60.0) });
+        is("work", of(&running, &curves(4, worked), &two), None, "");
+        let watchdog = |gpu: usize, at: usize| {
+            Some(if gpu == 2 && at.is_multiple_of(60) { (3.5, 56.5) } else { (0.0, 60.0) })
+        };
+        let looks = of(&running, &curves(4, watchdog), &two);
+        assert_eq!((looks.step, looks.minutes), (Some(Step::Cancel), 120), "a watchdog's kernel is no work");
+        // The exporter of a node was away, was started anew, or was not able to ask the driver; its time before is not known.
+        let lost = curves(4, |gpu, at| (gpu < 2 || !(50..60).contains(&at)).then_some((0.0, 60.0)));
+        is("lost", of(&running, &lost, &two), None, "node2 was not seen for some time before 90 minutes ago");
+        let mut anew = did_nothing();
+        for times in anew.gpus.get_mut("GPU-1").unwrap().iter_mut().skip(80) {
+            *times = GpuTimes { busy: None, ..*times };
+        }
+        is("anew", of(&running, &anew, &two), None, "counters of node1 began anew 70 minutes ago");
+        let unseen = curves(4, |_, at| Some((0.0, if (60..70).contains(&at) { 0.0 } else { 60.0 })));
+        let why = "GPU-1 was not always seen before 86 minutes ago";
+        is("unseen", of(&running, &unseen, &two), None, why);
+        let mut held = did_nothing();
+        for (at, times) in held.gpus.get_mut("GPU-3").unwrap().iter_mut().enumerate() {
+            times.held = times.held.map(|held| if at > 100 { held - 400.0 } else { held });
+        }
+        is("held", of(&running, &held, &two), None, "counters of node2 began anew 49 minutes ago");
+        let old = curves(4, |gpu, at| (gpu > 0 || at < 150).then_some((0.0, 60.0)));
+        is("old", of(&running, &old, &two), None, "the last scrape of node1 is too old");
+        let other = curves(5, |_, at| (at < 100).then_some((0.0, 60.0)));
+        is("gone", of(&running, &other, &two), None, "its GPU GPU-4 is not seen any more");
+        is("nothing", of(&running, &GpuCurves::default(), &two), None, "");
+        let mut with = |change: fn(&mut Report), why: &str| {
+            let mut report = running.clone();
+            change(&mut report);
+            is(why, of(&report, &did_nothing(), &two), None, why);
+        };
+        with(|report| report.job.identity.user.clear(), "nobody says whose it is");
+        with(|report| report.job.nodes_allocated = Some(3), "2 of its 3 nodes are seen");
+        with(|report| report.job.nodes[1].running = false, "node2 does not show that it runs there");
+        with(
+            |report| report.job.nodes[1].gpus_held = Some(3.0),
+            "node2 shows 2 of the 3 GPUs that it has there",
+        );
+        with(|report| report.job.nodes[0].gpus_held = None, "node1 does not say how many GPUs it has there");
+        with(|report| report.job.nodes[0].gpus[0].shared = true, "other jobs have GPU-1 of node1, too");
+        assert_eq!(cancelled, 1);
+    }
+
+    #[test]
+    fn a_part_of_the_gpus_may_be_used() {
+        let one = curves(4, |gpu, _| Some(if gpu == 2 { (30.0, 30.0) } else { (0.0, 60.0) }));
+        let step = |part| {
+            let policy = IdleGpus { used_part: part, ..idle() };
+            let now = Timestamp::from_second(1_646_400_000).unwrap();
+            look(&running(), &one, [mail(60), mail(15)].iter(), true, (&policy, &THRESHOLDS), now).step
+        };
+        assert_eq!((step(0.0), step(0.2), step(0.25)), (None, None, Some(Step::Cancel)));
+    }
+
+    proptest! {
+        /// A user who works now and then, and this program every quarter of an hour, for a day and a half.
+        #[test]
+        fn between_a_cancellation_and_the_last_second_of_work_lie_all_mails(
+            work in prop::collection::vec((0_usize..2100, 5.0..60.0), 0..8),
+            gaps in prop::collection::vec((0_usize..2100, 1_usize..30), 0..3),
+            late in 0_usize..15,
+        ) {
+            let report = running();
+            let mut busy = vec![0.0_f64; 2200];
+            let mut seen = vec![true; 2200];
+            for (at, seconds) in &work {
+                busy[*at] = *seconds;
+            }
+            for (at, length) in &gaps {
+                seen[*at..(*at + *length).min(2200)].fill(false);
+            }
+            let time = |at: usize| NOW + f64::from(u32::try_from(at).unwrap()) * 60.0;
+            let mut sums = GpuTimes { held: Some(0.0), busy: None, idle: Some(0.0) };
+            let mut all = Vec::new();
+            for at in 0..2200 {
+                if busy[at] > 0.0 {
+                    sums.busy = Some(sums.busy.unwrap_or(0.0) + busy[at]);
+                }
+                sums.idle = sums.idle.map(|idle| idle + 60.0 - busy[at]);
+                sums.held = sums.held.map(|held| held + 60.0);
+                all.push(if seen[at] { sums } else { GpuTimes::default() });
+            }
+            let mut done: Vec<Entry> = Vec::new();
+            for now in (15 + late..2200).step_by(15) {
+                let gpus = (0..4).map(|gpu| (format!("GPU-{gpu}"), all[..=now].to_vec())).collect();
+                let curves = GpuCurves { times: (0..=now).map(time).collect(), gpus };
+                let stamp = Timestamp::from_second(1_646_400_000 + 60 * i64::try_from(now).unwrap()).unwrap();
+                let looked = look(&report, &curves, done.iter(), true, (&idle(), &THRESHOLDS), stamp);
+                match looked.step {
+                    Some(Step::Warn) => done.push(Entry { time: stamp, ..entry(Action::Mail, 0) }),
+                    Some(Step::Cancel) => {
+                        let last = (0..=now).rev().find(|at| busy[*at] > 0.0);
+                        let since = last.map_or(f64::NEG_INFINITY, time);
+                        let mails = done.iter().filter(|entry| at(entry) >= since).count();
+                        prop_assert!(mails >= idle().warn_minutes.len());
+                        prop_assert!(time(now) - since >= 7200.0);
+                        break;
+                    }
+                    None => {}
+                }
+            }
+        }
     }
 
     #[test]

@@ -193,6 +193,7 @@ mod tests {
                 jobs: vec![1],
                 start: None,
                 why: None,
+                letter: None,
             };
             history.add(entry).unwrap();
         }

@@ -157,7 +157,7 @@ fn user(report: &Report) -> String {
 
 fn summary(report: &Report, zone: &TimeZone) -> String {
     let cluster = report.job.cluster.as_deref().unwrap_or_default();
-    joined(&[&user(report), cluster, &moment(report.job.start(), zone, "%a %d %b %Y")], " · ")
+    joined(&[&user(report), cluster, &moment(report.job.began(), zone, "%a %d %b %Y")], " · ")
 }
 
 fn facts(report: &Report, zone: &TimeZone) -> Vec<(&'static str, String)> {
@@ -174,8 +174,8 @@ fn facts(report: &Report, zone: &TimeZone) -> Vec<(&'static str, String)> {
         ("Partition / QOS", joined(&[&who.partition, &who.qos], " / ")),
         ("Cluster", job.cluster.clone().unwrap_or_default()),
         ("State", words::state(job) + &run),
-        ("Start", moment(job.start(), zone, &format!("{clock} %Z"))),
-        (ended, moment(job.until(), zone, clock)),
+        ("Start", moment(job.began(), zone, &format!("{clock} %Z"))),
+        (ended, moment(job.ended_at(), zone, clock)),
         ("Elapsed", time(numbers.elapsed_seconds) + &limit),
         ("Waited before", waited),
         ("Nodes", words::count_of(job.nodes.len(), "node")),

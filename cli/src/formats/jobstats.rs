@@ -92,7 +92,7 @@ impl Page {
         self.field("GPUs", numbers.gpus.filter(|gpus| *gpus > 0.0).map(|gpus| format!("{gpus:.0}")));
         self.field("QOS/Partition", pair(&who.qos, &who.partition));
         self.field("Cluster", job.cluster.clone());
-        self.field("Start Time", some(&moment(job.start(), zone, "%a %b %-d, %Y at %-I:%M %p")));
+        self.field("Start Time", some(&moment(job.began(), zone, "%a %b %-d, %Y at %-I:%M %p")));
         let progress = if job.state() == State::Running { " (in progress)" } else { "" };
         self.field("Run Time", Some(format!("{}{progress}", time(numbers.elapsed_seconds))));
         self.field("Time Limit", job.time_limit.map(time));

@@ -78,7 +78,7 @@ impl Page {
         let limit = job.time_limit.map(|limit| format!(" of {}", time(limit))).unwrap_or_default();
         let waited =
             job.queued_seconds.map(|waited| format!(", waited {}", time(waited))).unwrap_or_default();
-        let (start, until) = (moment(job.start(), zone, "%F %R"), moment(job.until(), zone, "%F %R %Z"));
+        let (start, until) = (moment(job.began(), zone, "%F %R"), moment(job.ended_at(), zone, "%F %R %Z"));
         let elapsed = time(numbers.elapsed_seconds);
         self.item("Time", &plain(&format!("{start} to {until}, {elapsed}{limit}{waited}")));
         let mut had = vec![words::count_of(job.nodes.len(), "node")];

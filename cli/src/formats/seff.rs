@@ -34,9 +34,9 @@ pub fn render(report: &Report) -> String {
     if job.state() == State::Running {
         lines.push("WARNING: Efficiency statistics may be misleading for RUNNING jobs.".to_owned());
     }
-    if report.is_incomplete() {
-        lines.push(format!("WARNING: A part of the job was not seen: {}.", words::seen(report)));
-    }
+    lines.extend(
+        words::reasons(report).map(|reasons| format!("WARNING: Totals may not be exact: {reasons}.")),
+    );
     lines.into_iter().map(|line| line + "\n").collect()
 }
 

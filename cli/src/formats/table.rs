@@ -12,6 +12,25 @@ pub(crate) struct Head {
 /// What a row has in each column; `None` is not known.
 pub(crate) type Row = Vec<Option<String>>;
 
+/// How numbers are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// For people, with few digits and a unit.
+    Shown,
+    /// For programs: times are seconds, memory is bytes, energy is joules, a ratio is 0 to 1.
+    Raw,
+}
+
+impl Numbers {
+    /// A cell.
+    pub(crate) fn cell(self, value: f64, show: fn(f64) -> String) -> String {
+        match self {
+            Numbers::Shown => show(value),
+            Numbers::Raw => value.to_string(),
+        }
+    }
+}
+
 /// With heads in capitals, and columns as wide as they need to be.
 pub(crate) fn text(heads: &[Head], rows: &[Row]) -> String {
     let rows: Vec<Vec<&str>> =
@@ -43,7 +62,19 @@ pub(crate) fn parsable(heads: &[Head], rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use job_report::show::percent;
+
     use super::*;
+
+    #[test]
+    fn numbers_are_for_people_or_for_programs() {
+        let cells = |value| [Numbers::Shown, Numbers::Raw].map(|numbers| numbers.cell(value, percent));
+        assert_eq!(cells(0.7519), ["75 %", "0.7519"]);
+        assert_eq!(
+            [1e21, 1e-7, 3.0].map(|value| Numbers::Raw.cell(value, percent)),
+            ["1000000000000000000000", "0.0000001", "3"]
+        );
+    }
 
     #[test]
     fn columns_are_as_wide_as_they_need_to_be() {

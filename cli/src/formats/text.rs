@@ -1,4 +1,4 @@
-//! The report on a terminal: at most 80 columns and, of two nodes, 50 lines.
+//! The report on a terminal: of two nodes, 50 lines of at most 80 columns.
 
 mod chart;
 mod nodes;
@@ -12,7 +12,7 @@ use job_report::{Advice, Job, Report, Severity, Thresholds};
 use super::rows::{self, Used};
 use super::{moment, words};
 use crate::job_id::shown;
-use crate::text::{left, right, wrapped};
+use crate::text::{left, right, width, wrapped};
 
 /// How it is drawn.
 #[derive(Debug, Clone)]
@@ -31,9 +31,10 @@ pub struct Options {
     pub link: Option<String>,
 }
 
-/// Columns of names, and of a bar.
+/// Columns of names, and of the longest bar; beside a bar its words have so many.
 const NAME: usize = 14;
 const BAR: usize = 26;
+const WORDS: usize = 28;
 /// The most advice that is shown.
 const MOST_ADVICE: usize = 6;
 
@@ -78,6 +79,19 @@ impl Page<'_> {
     fn line(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
+    }
+
+    /// Lines that are no longer than the page is wide. After the first one they are indented.
+    fn lines(&mut self, first: &str, indent: usize, text: &str) {
+        let mut begin = first.to_owned();
+        for line in wrapped(text, self.options.width.saturating_sub(indent)) {
+            self.line(&format!("{begin}{line}"));
+            begin = " ".repeat(indent);
+        }
+    }
+
+    fn bar_columns(&self) -> usize {
+        self.options.width.saturating_sub(2 + NAME + 1 + 6 + 3 + WORDS).min(BAR)
     }
 
     fn blank(&mut self) {
@@ -133,14 +147,17 @@ impl Page<'_> {
             &format!("{}{run}", words::state(job)),
         );
         let zone = &self.options.zone;
-        let (start, until) = (job.start(), job.until());
+        let (start, until) = (job.began(), job.ended_at());
         let day = |seconds| moment(seconds, zone, "%F");
         let last = if day(start) == day(until) { "%H:%M" } else { "%d %b %H:%M" };
         let times = format!("{} → {}", moment(start, zone, "%a %d %b %Y %H:%M"), moment(until, zone, last));
         let limit = job.time_limit.map(|limit| format!(" of {}", time(limit))).unwrap_or_default();
         let waited =
             job.queued_seconds.map(|seconds| format!(", waited {}", short_time(seconds))).unwrap_or_default();
-        self.pair(&times, &format!("{}{limit}{waited}", time(numbers.elapsed_seconds)));
+        let suspended = job.suspended_seconds().filter(|seconds| *seconds > 0.0);
+        let suspended =
+            suspended.map(|seconds| format!(", suspended {}", short_time(seconds))).unwrap_or_default();
+        self.pair(&times, &format!("{}{limit}{suspended}{waited}", time(numbers.elapsed_seconds)));
         let memory = job
             .total(&metric::MEMORY_LIMIT_BYTES)
             .map(|limit| format!(", {}", bytes(limit)))
@@ -152,7 +169,7 @@ impl Page<'_> {
 
     fn used(&mut self, report: &Report, thresholds: &Thresholds) {
         self.blank();
-        self.line(&format!("  {}{}of what it had", left("used", NAME), " ".repeat(BAR + 2)));
+        self.line(&format!("  {}{}of what it had", left("used", NAME), " ".repeat(self.bar_columns() + 2)));
         for Used { name, part, of, bounds } in rows::used(report) {
             let bounds = bounds.map(|(low, fair)| (thresholds.get(low), thresholds.get(fair)));
             self.bar(name, part, &of, bounds.unwrap_or_default());
@@ -161,7 +178,8 @@ impl Page<'_> {
 
     /// A bar, its number in words, and a colour by what is low and what is fair.
     fn bar(&mut self, name: &str, part: f64, words: &str, (low, fair): (Option<f64>, Option<f64>)) {
-        let bar = chart::bar(part, BAR, self.options.ascii);
+        let columns = self.bar_columns();
+        let bar = chart::bar(part, columns, self.options.ascii);
         let colour = match (low, fair) {
             (Some(low), _) if part < low => Some(AnsiColor::Red),
             (_, Some(fair)) if part < fair => Some(AnsiColor::Yellow),
@@ -172,7 +190,8 @@ impl Page<'_> {
             Some(colour) => self.painted(&bar, Style::new().fg_color(Some(colour.into()))),
             None => bar,
         };
-        self.line(&format!("  {}{bar} {}   {words}", left(name, NAME), right(&percent(part), 6)));
+        let begin = format!("  {}{bar} {}   ", left(name, NAME), right(&percent(part), 6));
+        self.lines(&begin, 2 + NAME + columns + 1 + 6 + 3, words);
     }
 
     fn over_time(&mut self, report: &Report) {
@@ -241,10 +260,8 @@ impl Page<'_> {
         let lines = rows::sums(report);
         for pair in lines.chunks(2) {
             match pair {
-                [one, two] if one.chars().count() <= self.half() && two.chars().count() <= self.half() => {
-                    self.pair(one, two)
-                }
-                some => some.iter().for_each(|line| self.line(&format!("  {line}"))),
+                [one, two] if width(one) <= self.half() && width(two) <= self.half() => self.pair(one, two),
+                some => some.iter().for_each(|line| self.lines("  ", 4, line)),
             }
         }
     }
@@ -264,27 +281,37 @@ impl Page<'_> {
                 Severity::Hint => ("·", AnsiColor::Cyan),
             };
             let mark = self.painted(mark, Style::new().fg_color(Some(colour.into())).bold());
-            self.line(&format!("  {mark} {}: {}", each.what, each.measured));
-            if let Some(option) = &each.sbatch {
+            self.lines(&format!("  {mark} "), 4, &format!("{}: {}", each.what, each.measured));
+            // A line of a script has no second one: each option can have its own.
+            let options = each.sbatch.as_deref().map(|options| self.sbatch(options));
+            for option in options.into_iter().flatten() {
                 self.line(&format!("      #SBATCH {option}"));
             }
-            for line in wrapped(&each.change, self.options.width.saturating_sub(6)) {
-                self.line(&format!("      {line}"));
-            }
+            self.lines("      ", 6, &each.change);
         }
         if let Some(more) = advice.len().checked_sub(MOST_ADVICE).filter(|more| *more > 0) {
             self.line(&format!("    and {more} more: --format=json has all"));
         }
     }
 
+    fn sbatch(&self, options: &str) -> Vec<String> {
+        if width(options) + 14 <= self.options.width {
+            return vec![options.to_owned()];
+        }
+        options
+            .split(" --")
+            .enumerate()
+            .map(|(at, option)| if at == 0 { option.to_owned() } else { format!("--{option}") })
+            .collect()
+    }
+
     fn quality(&mut self, report: &Report) {
         self.blank();
         let data = format!("Data: {}.", words::data(report));
         for text in std::iter::once(&data).chain(&report.quality.notes) {
-            for line in wrapped(text, self.options.width.saturating_sub(2)) {
-                self.line(&format!("  {line}"));
-            }
+            self.lines("  ", 2, text);
         }
+        // It would be none in two lines.
         if let Some(link) = &self.options.link {
             self.line(&format!("  {link}"));
         }

@@ -1,7 +1,7 @@
 //! Sentences that several formats have.
 
-use job_report::show::{digits, percent, time};
-use job_report::{Job, Numbers, Origin, Report, Severity, State};
+use job_report::show::{digits, percent, short_time};
+use job_report::{Job, Numbers, Origin, Reason, Report, Severity, State, Unchecked};
 
 /// How the job is doing: `running`, `COMPLETED, exit 0 (by the node)`.
 pub(super) fn state(job: &Job) -> String {
@@ -65,39 +65,48 @@ pub(super) fn gpus(job: &Job, numbers: &Numbers) -> String {
     }
 }
 
-/// Which nodes were seen: `2 of 3 nodes`.
+/// Which nodes were seen: `2 of 3 nodes`. More than SLURM gave it are no part of these.
 fn nodes(report: &Report) -> String {
     let seen = report.quality.nodes_seen;
-    match report.quality.nodes_allocated {
+    match report.quality.nodes_allocated.filter(|all| u64::try_from(seen).is_ok_and(|seen| seen <= *all)) {
         Some(all) => format!("{seen} of {all} nodes"),
         None => count_of(seen, "node"),
     }
 }
 
-fn ends(report: &Report) -> String {
-    match report.quality.ends_not_seen {
-        0 => String::new(),
-        1 if report.quality.nodes_seen == 1 => ", its end not seen".to_owned(),
-        count => format!(", the end on {count} not seen"),
+/// Why totals may not be exact, in one line: `its end was not seen; 2 of 3 nodes were seen`.
+pub(super) fn reasons(report: &Report) -> Option<String> {
+    let all: Vec<String> = report.quality.reasons.iter().map(Reason::says).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Whether totals are exact, why they may not be, or what was not looked at.
+fn exactness(report: &Report) -> String {
+    if let Some(reasons) = reasons(report) {
+        return format!("totals may not be exact: {reasons}");
+    }
+    let unknown: Vec<&str> = report.quality.unchecked.iter().map(|what| unchecked(*what)).collect();
+    match unknown.as_slice() {
+        [] => "totals exact".to_owned(),
+        some => format!("totals complete as far as known; not known: {}", some.join(", ")),
     }
 }
 
-/// How much of the job was seen: `2 of 3 nodes, the end on 1 not seen`.
-pub(super) fn seen(report: &Report) -> String {
-    nodes(report) + &ends(report)
+fn unchecked(what: Unchecked) -> &'static str {
+    match what {
+        Unchecked::Nodes => "how many nodes it had",
+        Unchecked::Scrapes => "how often it was scraped",
+        Unchecked::Resets => "whether counters began anew",
+    }
 }
 
-/// How far the data reaches: `2 of 3 nodes, 94 % of the time scraped, totals exact`.
+/// How far the data reaches: `2 of 3 nodes; 94 % of the time scraped; totals exact; curves in 15 s steps`.
 pub(super) fn data(report: &Report) -> String {
-    let covered = report.quality.coverage;
-    let covered = covered.map(|part| format!(", {} of the time scraped", percent(part))).unwrap_or_default();
-    let step = report
-        .job
-        .curves
-        .as_ref()
-        .map(|curves| format!(", curves of {}", time(curves.step)))
-        .unwrap_or_default();
-    format!("{}{covered}{}, totals exact{step}", nodes(report), ends(report))
+    let covered = report.quality.coverage.map(|part| format!("{} of the time scraped", percent(part)));
+    let step =
+        report.job.curves.as_ref().map(|curves| format!("curves in {} steps", short_time(curves.step)));
+    let parts = [Some(nodes(report)), covered, Some(exactness(report)), step];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// What a reader thinks of a piece of advice first.

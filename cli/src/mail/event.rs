@@ -10,6 +10,8 @@ pub struct Event {
     pub about: Option<About>,
     /// What happened to it.
     pub what: What,
+    /// Its number, as series have it. Of a whole array it is none.
+    pub number: Option<u64>,
 }
 
 /// Whose report belongs into the mail.
@@ -64,8 +66,19 @@ impl Event {
                 .max_by_key(|(at, ..)| *at)
                 .map(|(_, word, what)| (word, what)),
         };
-        Self { about, what: what.map_or(What::Other, |(_, what)| what) }
+        let number = match &about {
+            Some(About::Job(JobId::Number(number))) => Some(*number),
+            Some(About::Job(_)) => number_of_part(subject).or_else(|| job_id?.parse().ok()),
+            Some(About::Array(_)) | None => None,
+        };
+        Self { about, what: what.map_or(What::Other, |(_, what)| what), number }
     }
+}
+
+/// That of an element or a component is in parentheses behind its name: `Job_id=7_3 (12)`.
+fn number_of_part(subject: &str) -> Option<u64> {
+    let (_, rest) = subject.split_once("Job_id=")?;
+    rest.split_whitespace().nth(1)?.strip_prefix('(')?.strip_suffix(')')?.parse().ok()
 }
 
 #[cfg(test)]
@@ -101,13 +114,24 @@ mod tests {
     fn variables_go_before_words() {
         let subject = "Slurm Job_id=7 Name=x Ended, Run time 00:00:10, COMPLETED, ExitCode 0";
         let event = Event::of(subject, Some("Reached 90% of time limit"), Some("9"));
-        assert_eq!(event, Event { about: Some(About::Job(JobId::Number(7))), what: What::Runs });
+        let about = |number| Some(About::Job(JobId::Number(number)));
+        assert_eq!(event, Event { about: about(7), what: What::Runs, number: Some(7) });
         let event = Event::of("Job 9 is over", Some("Ended"), Some("9"));
-        assert_eq!(event, Event { about: Some(About::Job(JobId::Number(9))), what: What::Ended });
+        assert_eq!(event, Event { about: about(9), what: What::Ended, number: Some(9) });
         assert_eq!(
             Event::of("", Some("Invalid dependency"), Some("x")),
-            Event { about: None, what: What::Other }
+            Event { about: None, what: What::Other, number: None }
         );
+    }
+
+    #[test]
+    fn elements_and_components_have_a_number_of_their_own() {
+        let of = |subject: &str, job_id| Event::of(subject, None, job_id).number;
+        let task = "Slurm Array Task Job_id=7_3 (12) Name=(8) Failed, Run time 00:00:01, FAILED, ExitCode 1";
+        assert_eq!((of(task, None), of(task, Some("12"))), (Some(12), Some(12)));
+        assert_eq!(of("Slurm Job_id=7+1 (8) Name=x Ended, Run time 00:00:01", None), Some(8));
+        assert_eq!(of("Slurm Job_id=7_3 Name=(8) Ended, Run time 00:00:01", Some("12")), Some(12));
+        assert_eq!(of("Slurm Array Summary Job_id=7_* (12) Name=x Ended", Some("12")), None);
     }
 
     proptest! {

@@ -8,19 +8,21 @@ use prometheus_api::Sample;
 use crate::text::harmless;
 
 const TIME_LIMIT: &str = "jobledger_job_time_limit_seconds";
-const NODES: &str = "jobledger_job_nodes_asked";
+pub(super) const NODES: &str = "jobledger_job_nodes_asked";
+const RESTARTS: &str = "jobledger_job_restarts";
 const EXIT_CODE: &str = "jobledger_job_exit_code";
 const EXIT_SIGNAL: &str = "jobledger_job_exit_signal";
 const STATE: &str = "jobledger_job_state_info";
 
 /// The series that are read.
-pub(super) const SERIES: [&str; 5] = [TIME_LIMIT, NODES, EXIT_CODE, EXIT_SIGNAL, STATE];
+pub(super) const SERIES: [&str; 6] = [TIME_LIMIT, NODES, RESTARTS, EXIT_CODE, EXIT_SIGNAL, STATE];
 
 /// What they said.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Facts {
     time_limit: Option<f64>,
     nodes: Option<f64>,
+    restarts: Option<f64>,
     exit_code: Option<f64>,
     signal: Option<f64>,
     states: BTreeSet<String>,
@@ -32,6 +34,7 @@ impl Facts {
         let slot = match sample.labels.name() {
             Some(TIME_LIMIT) => &mut self.time_limit,
             Some(NODES) => &mut self.nodes,
+            Some(RESTARTS) => &mut self.restarts,
             Some(EXIT_CODE) => &mut self.exit_code,
             Some(EXIT_SIGNAL) => &mut self.signal,
             Some(STATE) => {
@@ -54,6 +57,7 @@ impl Facts {
         let whole = |value: f64| value as u64;
         job.time_limit = self.time_limit;
         job.nodes_allocated = self.nodes.map(whole);
+        job.restarts = self.restarts.map(whole);
         let mut states = self.states.into_iter();
         // Where nodes do not agree, nothing is known.
         if let (Some(state), None, State::Ended) = (states.next(), states.next(), job.state()) {

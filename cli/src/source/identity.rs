@@ -16,6 +16,8 @@ pub(super) struct Who {
     /// As the label has it.
     pub(super) cluster: Option<String>,
     pub(super) identity: Identity,
+    /// So many users had jobs of this number. Of several, the identity is that of one.
+    pub(super) owners: usize,
 }
 
 /// Who the jobs are, by cluster and number. Several series can be of one job: a node knows more of it than another, or more than at its start.
@@ -59,9 +61,23 @@ pub(super) fn choose(id: &JobId, answer: &[Sample], cluster_label: &str) -> Resu
     }
     Ok(jobs.into_iter().next().map(|((cluster, id), identity)| Who {
         id,
+        owners: owners(answer, cluster_label).get(&(cluster.clone(), id)).copied().unwrap_or(1),
         cluster: (!cluster.is_empty()).then_some(cluster),
         identity,
     }))
+}
+
+/// How many users had jobs of a number, by cluster and number.
+pub(super) fn owners(answer: &[Sample], cluster_label: &str) -> BTreeMap<(String, u64), usize> {
+    let mut users: BTreeMap<(String, u64), BTreeSet<&str>> = BTreeMap::new();
+    for sample in answer {
+        let get = |label| sample.labels.get(label).unwrap_or_default();
+        if let Ok(number) = get("jobid").parse() {
+            let users = users.entry((get(cluster_label).to_owned(), number)).or_default();
+            users.extend(Some(get("uid")).filter(|uid| !uid.is_empty()));
+        }
+    }
+    users.into_iter().map(|(key, users)| (key, users.len())).collect()
 }
 
 /// Why a job or an array has to be narrowed.

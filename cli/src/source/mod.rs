@@ -9,6 +9,7 @@ pub mod prometheus;
 pub mod recordings;
 
 pub(crate) use identity::several_clusters;
+pub(crate) use measured::node_name;
 
 use std::future::Future;
 
@@ -69,19 +70,23 @@ pub trait Source {
     fn report(&self, wanted: &Wanted<'_>) -> impl Future<Output = Result<Report, Failure>>;
 }
 
-/// The run that is wanted, of all of them, the earliest first; with its number from 1.
-fn pick_run<T>(wanted: &Wanted<'_>, runs: Vec<T>) -> Result<(usize, T), Failure> {
-    let count = runs.len();
-    let number = match wanted.run {
-        WhichRun::Last => count,
-        WhichRun::Number(number) => number,
+/// The run that is wanted, of those that were seen, the earliest first; with its number from 1.
+fn pick_run<T>(wanted: &Wanted<'_>, mut runs: Vec<(usize, T)>) -> Result<(usize, T), Failure> {
+    let seen: Vec<String> = runs.iter().map(|(number, _)| number.to_string()).collect();
+    let run = match wanted.run {
+        WhichRun::Last => runs.pop(),
+        WhichRun::Number(wanted) => runs.into_iter().find(|(number, _)| *number == wanted),
     };
-    let run = runs.into_iter().nth(number.saturating_sub(1)).filter(|_| number > 0);
     let missing = || {
-        let says = format!("job {} has {count} runs: --run=1 to {count}", wanted.id);
+        let says = match seen.as_slice() {
+            [one] => format!("job {} was seen in one run: --run={one}", wanted.id),
+            some => {
+                format!("job {} was seen in these runs: --run with one of {}", wanted.id, some.join(", "))
+            }
+        };
         Failure::new(Kind::NotFound, says)
     };
-    run.map(|run| (number, run)).ok_or_else(missing)
+    run.ok_or_else(missing)
 }
 
 /// Lengths of bins that people read easily, in seconds.

@@ -331,6 +331,7 @@ impl Source for Recordings {
         }
         runs.reverse();
         let count = runs.len();
+        let runs = (1..).zip(runs).collect();
         let (run, (mut measured, before)) = pick_run(wanted, runs)?;
         job.over_time(&mut measured, before, wanted);
         let mut notes = Vec::new();

@@ -1,7 +1,7 @@
 //! Jobs of any size, with all that can be measured over time.
 
 use job_report::metric::{self, Kind, Level, Metric};
-use job_report::{Curve, Curves, Gpu, Hardware, Identity, Job, Node};
+use job_report::{Curve, Curves, Evidence, Gpu, Hardware, Identity, Job, Node};
 
 use super::{GIB, START, values};
 
@@ -108,6 +108,7 @@ pub fn large(nodes: usize, gpus: usize) -> Job {
         end: Some(START + ELAPSED),
         seen_until: START + ELAPSED,
         running: false,
+        suspended_seconds: 0.0,
         hardware: Hardware {
             cpus: Some(64.0),
             cores: Some(64.0),
@@ -145,6 +146,7 @@ pub fn short() -> Job {
     for node in &mut job.nodes {
         (node.end, node.seen_until) = (Some(START + 30.0), START + 30.0);
     }
+    job.evidence.accounted = None;
     job.curves = Some(Curves::new(START, START + 30.0, 15.0));
     job
 }
@@ -160,6 +162,8 @@ pub fn bare() -> Job {
         nodes_allocated: None,
         queued_seconds: None,
         nodes: vec![node],
+        restarts: None,
+        evidence: Evidence::default(),
         ..super::job()
     }
 }

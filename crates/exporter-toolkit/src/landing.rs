@@ -60,6 +60,10 @@ fn write_row(page: &mut String, collector: &CollectorStatus, metrics: Escaped<'_
         _ if !collector.enabled => page.write_str("<td class=\"off\">switched off</td>"),
         None => page.write_str("<td class=\"off\">not run yet</td>"),
         Some(Ok(())) => page.write_str("<td>ok</td>"),
+        // What a machine does not have is no failure.
+        Some(Err(reason)) if reason.starts_with("unsupported: ") => {
+            write!(page, "<td class=\"off\">{}</td>", Escaped(reason))
+        }
         Some(Err(reason)) => write!(page, "<td class=\"bad\">{}</td>", Escaped(reason)),
     }?;
     writeln!(page, "<td>{}</td></tr>", Escaped(collector.summary))
@@ -121,6 +125,7 @@ mod tests {
         let collectors = vec![
             status("cpu", true, Some(Ok(()))),
             status("energy", true, Some(Err("denied: <script>\"'</script>".into()))),
+            status("lustre", true, Some(Err("unsupported: needs Lustre".into()))),
             status("gpu", true, None),
             status("perf", false, None),
         ];
@@ -133,7 +138,8 @@ mod tests {
             "<a href=\"/a&quot;b\">Metrics</a>",
             " · <a href=\"/a?b&amp;c\">More &gt; less</a></p>",
             "<a href=\"/a&quot;b?collect[]=cpu\">cpu</a></td><td>ok</td><td>a &amp; b</td>",
-            "denied: &lt;script&gt;&quot;&#39;&lt;/script&gt;</td>",
+            "<td class=\"bad\">denied: &lt;script&gt;&quot;&#39;&lt;/script&gt;</td>",
+            "<td class=\"off\">unsupported: needs Lustre</td>",
             ">gpu</a></td><td class=\"off\">not run yet</td>",
             "<tr><td>perf</td><td class=\"off\">switched off</td>",
         ] {

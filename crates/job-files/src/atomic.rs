@@ -30,7 +30,8 @@ pub fn write<T, E: From<io::Error>>(
     let (file, temporary) = tempfile::Builder::new()
         .prefix(".jobledger-")
         .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)?
+        .tempfile_in(directory)
+        .map_err(|error| in_directory(directory, &error))?
         .into_parts();
     if let Some((_, permissions)) = &old {
         file.set_permissions(permissions.clone())?;
@@ -40,6 +41,15 @@ pub fn write<T, E: From<io::Error>>(
     to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     temporary.persist(path).map_err(io::Error::from)?;
     Ok(filled)
+}
+
+/// The name of the file beside `path` says nothing to whoever asked for that one.
+fn in_directory(directory: &Path, error: &io::Error) -> io::Error {
+    let says = match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no directory {}", directory.display()),
+        kind => format!("no file can be made in {}: {kind}", directory.display()),
+    };
+    io::Error::new(error.kind(), says)
 }
 
 #[cfg(test)]

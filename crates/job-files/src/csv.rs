@@ -80,7 +80,7 @@ impl<W: Write> Out<W> {
 }
 
 /// A spreadsheet takes a text that begins so for a formula, which may run programs. An apostrophe before it makes it a text (OWASP, CSV injection).
-fn guarded(text: &str) -> Cow<'_, str> {
+pub fn guarded(text: &str) -> Cow<'_, str> {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
         Cow::Owned(format!("'{text}"))
     } else {

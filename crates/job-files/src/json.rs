@@ -51,6 +51,9 @@ struct Head<'a> {
     time_limit: Option<f64>,
     nodes_allocated: Option<u64>,
     queued_seconds: Option<f64>,
+    suspended_seconds: Option<f64>,
+    restarts: Option<u64>,
+    submit: Option<f64>,
     nodes: &'a [Node],
     grams_per_joule: Option<f64>,
 }
@@ -70,6 +73,8 @@ impl<'a> Head<'a> {
             nodes,
             curves: _,
             grams_per_joule,
+            restarts,
+            evidence,
         } = job;
         Self {
             id: *id,
@@ -79,11 +84,14 @@ impl<'a> Head<'a> {
             runs: *runs,
             state: job.state(),
             start: job.start(),
-            until: job.until(),
+            until: job.ended_at(),
             ended,
             time_limit: *time_limit,
             nodes_allocated: *nodes_allocated,
             queued_seconds: *queued_seconds,
+            suspended_seconds: job.suspended_seconds(),
+            restarts: *restarts,
+            submit: evidence.accounted.and_then(|run| run.submit),
             nodes,
             grams_per_joule: *grams_per_joule,
         }

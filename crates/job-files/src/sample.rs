@@ -85,6 +85,8 @@ pub(crate) fn job() -> Job {
         nodes,
         curves: Some(curves),
         grams_per_joule: None,
+        restarts: None,
+        evidence: job_report::Evidence::default(),
     }
 }
 

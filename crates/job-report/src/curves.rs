@@ -66,8 +66,9 @@ impl Curves {
 
     /// Adds a curve of what was read: when, and the value. `total` is when a counter ended, or was last seen, and its value then.
     ///
-    /// A counter begins with 0 at the start, and grows evenly between two readings. Its mean over a bin is its growth from one end to the
-    /// other: nothing is extrapolated, so the curve's integral is the total. A gauge has the last value of a bin.
+    /// A counter begins with 0 at the start, and grows evenly between two readings. Its mean over a bin is its growth in the part of the bin that
+    /// was seen: nothing is extrapolated, so that the curve's integral is the total where all was seen. Where readings are much farther apart than most
+    /// are, nothing was seen: there is a gap. A counter that falls began anew at 0, and the curve goes on. A gauge has the last value of a bin.
     /// Of a counter that is not the job's own nothing is known before it was first read.
     pub fn add(
         &mut self,
@@ -126,19 +127,27 @@ impl Curves {
     fn slopes(&self, begin: f64, points: &[(f64, f64)], total: Option<(f64, f64)>) -> Vec<f64> {
         let until = total.map_or(f64::INFINITY, |(until, _)| until);
         let mut known = vec![(begin, 0.0)];
-        for (time, value) in points.iter().copied().filter(|(time, _)| *time < until).chain(total) {
+        // What it had counted before it began anew, and the last reading.
+        let (mut counted, mut last) = (0.0, 0.0);
+        for (time, value) in points.iter().copied().filter(|(time, _)| *time < until) {
+            if value < BEGAN_ANEW * last {
+                counted += last;
+                last = 0.0;
+            }
             // Parts that are added up may be seen at slightly different moments: their sum does not fall.
-            if known.last().is_some_and(|(last, before)| time > *last && value >= *before) {
-                known.push((time, value));
+            if known.last().is_some_and(|(before, _)| time > *before) && value >= last {
+                known.push((time, counted + value));
+                last = value;
             }
         }
+        known.extend(total.filter(|(until, value)| {
+            known.last().is_some_and(|(time, before)| until > time && value >= before)
+        }));
+        let longest = longest_pause(&known, self.step);
         let (mut means, mut from) = (Vec::with_capacity(self.bins()), self.start);
-        let mut before = 0.0;
         for end in self.ends() {
-            let value = at(&known, end);
-            let seen = begin < end && known.last().is_some_and(|(last, _)| from < *last);
-            means.push(if seen { (value - before) / (end - from) } else { f64::NAN });
-            (from, before) = (end, value);
+            means.push(mean(&known, longest, (from, end)));
+            from = end;
         }
         means
     }
@@ -215,14 +224,39 @@ impl Curves {
     }
 }
 
-/// The value at a time, on straight lines between what is known; after that the last one.
-fn at(known: &[(f64, f64)], time: f64) -> f64 {
-    let next = known.partition_point(|(known, _)| *known < time);
-    match (next.checked_sub(1).and_then(|before| known.get(before)), known.get(next)) {
-        (Some((t0, v0)), Some((t1, v1))) => v0 + (v1 - v0) * (time - t0) / (t1 - t0),
-        (Some((_, value)), None) | (None, Some((_, value))) => *value,
-        (None, None) => f64::NAN,
+/// A counter below this part of what it was began anew.
+const BEGAN_ANEW: f64 = 0.9;
+/// Readings so many times farther apart than most are, or than bins are long, have a gap between them.
+const GAP: f64 = 2.5;
+
+/// The longest time between two readings that is no gap.
+fn longest_pause(known: &[(f64, f64)], step: f64) -> f64 {
+    let mut pauses: Vec<f64> = known.iter().zip(known.iter().skip(1)).map(|(a, b)| b.0 - a.0).collect();
+    pauses.sort_by(f64::total_cmp);
+    // Two readings do not say how far apart most are.
+    let usual = pauses.get(pauses.len() / 2).copied().filter(|_| pauses.len() > 2);
+    match usual {
+        Some(usual) => GAP * usual.max(step),
+        None => f64::INFINITY,
     }
+}
+
+/// The growth for each second in the part of a bin that was seen, if that is half of it or more.
+fn mean(known: &[(f64, f64)], longest: f64, (from, end): (f64, f64)) -> f64 {
+    let (mut grown, mut seen) = (0.0, 0.0);
+    let first = known.partition_point(|(time, _)| *time <= from).saturating_sub(1);
+    let later = known.iter().skip(first);
+    for ((t0, v0), (t1, v1)) in later.clone().zip(later.skip(1)).take_while(|((t0, _), _)| *t0 < end) {
+        let time = (t1.min(end) - t0.max(from)).max(0.0);
+        if t1 - t0 <= longest {
+            grown += (v1 - v0) * time / (t1 - t0);
+            seen += time;
+        }
+    }
+    // What began or ended in the bin was seen for all of its time there.
+    let (begin, last) = (known.first().map_or(end, |(t, _)| *t), known.last().map_or(from, |(t, _)| *t));
+    let length = last.min(end) - begin.max(from);
+    if seen > 0.0 && seen >= length / 2.0 { grown / (end - from - (length - seen)) } else { f64::NAN }
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is not negative")]
@@ -271,9 +305,42 @@ mod tests {
         let values = &curves.curves[0].values;
         assert!(values[0].is_nan() && values[3].is_nan(), "{values:?}");
         assert_eq!(values[1..3], [0.5, 1.0]);
-        // Loaded again, a driver counts from 0: what came after is not known.
-        curves.add((&NODE_CPU_IDLE_SECONDS, Some(1), None), &[(1060.0, 5000.0), (1120.0, 1.0)], None);
-        assert!(curves.curves[1].values.iter().all(|value| value.is_nan()));
+    }
+
+    #[test]
+    fn a_curve_goes_on_after_a_counter_began_anew() {
+        let mut curves = Curves::new(0.0, 240.0, 60.0);
+        let points = [(60.0, 60.0), (120.0, 120.0), (180.0, 30.0)];
+        curves.add((&GPU_BUSY_SECONDS, Some(0), Some(0)), &points, Some((240.0, 210.0)));
+        assert_eq!(curves.curves[0].values, [1.0, 1.0, 0.5, 1.0]);
+        // The parts of a sum are read at slightly different moments.
+        let points = [(60.0, 60.0), (120.0, 59.0), (180.0, 180.0)];
+        curves.add((&CPU_SECONDS, Some(0), None), &points, Some((240.0, 240.0)));
+        assert_eq!(curves.curves[1].values, [1.0; 4]);
+        // The total does not know of what was before.
+        curves.add((&CPU_SECONDS, Some(1), None), &[(60.0, 60.0), (120.0, 120.0)], Some((180.0, 30.0)));
+        assert!(curves.curves[2].values[2].is_nan(), "{:?}", curves.curves[2].values);
+    }
+
+    #[test]
+    fn a_counters_curve_has_a_gap_where_nothing_was_read() {
+        let mut curves = Curves::new(0.0, 600.0, 60.0);
+        let read = |minute: u32| (f64::from(minute) * 60.0, f64::from(minute) * 30.0);
+        // First read after two minutes; nothing between the fourth and the eighth.
+        let points = [1, 2, 3, 4, 8, 9].map(read);
+        curves.add((&CPU_SECONDS, Some(0), None), &points, Some((600.0, 300.0)));
+        let seen: Vec<bool> = curves.curves[0].values.iter().map(|value| value.is_finite()).collect();
+        assert_eq!(seen, [true, true, true, true, false, false, false, false, true, true]);
+        assert!(curves.curves[0].values.iter().all(|value| value.is_nan() || *value == 0.5));
+        // The job was there before the readings.
+        let late = [6, 7, 8, 9].map(read);
+        curves.add((&CPU_SECONDS, Some(1), None), &late, Some((600.0, 300.0)));
+        assert!(curves.curves[1].values[..6].iter().all(|value| value.is_nan()));
+        assert_eq!(curves.curves[1].values[6..], [0.5; 4]);
+        // One scrape that failed is no gap.
+        let one = [1, 2, 3, 5, 6, 7, 8, 9].map(read);
+        curves.add((&CPU_SECONDS, Some(2), None), &one, Some((600.0, 300.0)));
+        assert_eq!(curves.curves[2].values, [0.5; 10]);
     }
 
     #[test]
@@ -305,8 +372,11 @@ mod tests {
             let step = 30.0;
             let time = (increments.len() as f64 + end) * step;
             let mut curves = Curves::new(7.0, 7.0 + time, step);
-            let (mut value, mut points) = (0.0, Vec::new());
+            let (mut value, mut points, mut missed) = (0.0, Vec::new(), false);
             for (bin, increment) in increments.iter().enumerate() {
+                // Where two readings in a row are missing there is a gap.
+                let increment = increment.or(missed.then_some(0.0));
+                missed = increment.is_none();
                 if let Some(increment) = increment {
                     value += increment;
                     points.push((7.0 + (bin as f64 + 1.0) * step, value));

@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use crate::curves::Curves;
+use crate::exact::{Accounted, Evidence};
 use crate::metric;
 use crate::part::Part;
+use crate::run::CLOCKS;
 use crate::values::{Values, most, ratio, sum};
 
 /// Who a job is. An empty string is not known.
@@ -125,6 +127,8 @@ pub struct Node {
     pub seen_until: f64,
     /// It still runs there.
     pub running: bool,
+    /// Seconds of its time there in which SLURM had suspended it. Totals of time held leave them out.
+    pub suspended_seconds: f64,
     /// What the node is.
     pub hardware: Hardware,
     /// Totals.
@@ -145,9 +149,31 @@ pub struct Node {
 }
 
 impl Node {
+    /// Time that the job was seen there, also suspended.
+    pub fn present(&self) -> f64 {
+        (self.seen_until - self.start).max(0.0)
+    }
+
     /// Time that the job was seen to run there.
     pub fn ran(&self) -> f64 {
-        (self.seen_until - self.start).max(0.0)
+        (self.present() - self.suspended_seconds).max(0.0)
+    }
+
+    /// Leaves out seconds in which it was suspended: they are neither held nor idle, as in SLURM's own numbers.
+    fn leave_out(&mut self, suspended: f64) {
+        let suspended = suspended.min(self.present());
+        let cpus = self.values.get(&metric::CPUS).unwrap_or(0.0);
+        let shorten = |values: &mut Values, metric: &'static metric::Metric, by: f64| {
+            if let Some(value) = values.get(metric) {
+                values.set(metric, (value - by).max(0.0));
+            }
+        };
+        shorten(&mut self.values, &metric::CPU_ALLOCATED_SECONDS, cpus * suspended);
+        for gpu in &mut self.gpus {
+            shorten(&mut gpu.values, &metric::GPU_ALLOCATED_SECONDS, suspended);
+            shorten(&mut gpu.values, &metric::GPU_IDLE_SECONDS, suspended);
+        }
+        self.suspended_seconds += suspended;
     }
 
     /// Cores that its CPUs are: with SMT a CPU is a part of a core.
@@ -257,6 +283,10 @@ pub struct Job {
     pub curves: Option<Curves>,
     /// Grams of CO2 per joule at the wall, where the site sets it.
     pub grams_per_joule: Option<f64>,
+    /// How often it was requeued before this run, where SLURM's prolog said it.
+    pub restarts: Option<u64>,
+    /// What bears on whether its totals are exact.
+    pub evidence: Evidence,
 }
 
 impl Job {
@@ -270,9 +300,45 @@ impl Job {
         self.nodes.iter().map(|node| node.seen_until).reduce(f64::max).unwrap_or(0.0)
     }
 
-    /// Seconds from start to end, or to when it was last seen.
+    /// When SLURM started it; the start on the first node if that is not known, or the same but for clocks.
+    pub fn began(&self) -> f64 {
+        let by_slurm = self.evidence.accounted.map(|run| run.start);
+        by_slurm.filter(|start| *start < self.start() - CLOCKS).unwrap_or_else(|| self.start())
+    }
+
+    /// When SLURM ended it; the end on the last node if that is not known, or the same but for clocks.
+    pub fn ended_at(&self) -> f64 {
+        let by_slurm = self.evidence.accounted.and_then(|run| run.end);
+        by_slurm.filter(|end| *end > self.until() + CLOCKS).unwrap_or_else(|| self.until())
+    }
+
+    /// Seconds in which it was suspended; `None` if that is not known.
+    pub fn suspended_seconds(&self) -> Option<f64> {
+        self.evidence.accounted.and_then(|run| run.suspended)
+    }
+
+    /// Takes what SLURM's accounting has of the run. Of a node that was lost it is not known which part of its time was suspended.
+    pub fn account(&mut self, run: Accounted) {
+        let suspended = run.suspended.unwrap_or(0.0);
+        for node in
+            self.nodes.iter_mut().filter(|node| suspended > 0.0 && (node.running || node.end.is_some()))
+        {
+            node.leave_out(suspended);
+        }
+        self.evidence.accounted = Some(run);
+    }
+
+    /// Seconds from start to end, or to when it was last seen, without suspended ones.
+    pub(crate) fn elapsed_by_nodes(&self) -> f64 {
+        (self.until() - self.start() - self.suspended_seconds().unwrap_or(0.0)).max(0.0)
+    }
+
+    /// Seconds that it ran, without suspended ones: SLURM's where it was not seen from start to end, and the nodes' where both are the same but for
+    /// clocks, since they have fractions.
     pub fn elapsed(&self) -> f64 {
-        (self.until() - self.start()).max(0.0)
+        let nodes = self.elapsed_by_nodes();
+        let by_slurm = self.evidence.accounted.and_then(|run| run.elapsed);
+        by_slurm.filter(|elapsed| (elapsed - nodes).abs() > CLOCKS).unwrap_or(nodes)
     }
 
     /// How it is doing.

@@ -5,6 +5,7 @@
 
 mod advice;
 mod curves;
+mod exact;
 mod job;
 pub mod metric;
 mod numbers;
@@ -18,12 +19,13 @@ mod values;
 
 pub use advice::{Advice, Piece, Severity, gpus_never_used};
 pub use curves::{Curve, Curves, Summary};
+pub use exact::{Accounted, Evidence, Reason, Subject, Unchecked};
 pub use job::{Ended, Gpu, Hardware, Identity, Job, Node, Origin, State};
 pub use metric::Metric;
 pub use numbers::Numbers;
 pub use part::Part;
 pub use report::{Quality, Report};
-pub use run::{Run, Seen, runs};
+pub use run::{CLOCKS, Run, Seen, runs};
 pub use step::{Step, busiest_steps, steps};
 pub use thresholds::{Texts, Thresholds, ThresholdsError};
 pub use values::{Values, ratio};

@@ -129,7 +129,8 @@ impl Numbers {
             cpus: sum(nodes().map(|node| node.values.get(&metric::CPUS))),
             cores,
             cpu_use,
-            cpu_efficiency: ratio(total(&metric::CPU_SECONDS), total(&metric::CPU_ALLOCATED_SECONDS)),
+            cpu_efficiency: ratio(total(&metric::CPU_SECONDS), total(&metric::CPU_ALLOCATED_SECONDS))
+                .map(|part| part.min(1.0)),
             cores_used: cpu_use.zip(cores).map(|(part, cores)| part * cores),
             cpu_system: ratio(system, sum([user, system])),
             memory_peak_bytes: peak,
@@ -245,6 +246,10 @@ pub(crate) fn idle_at_end(job: &Job) -> Option<f64> {
 /// Stretches of bins in which nothing worked, after something had: their starts and their lengths.
 fn idle(job: &Job) -> Option<Vec<(f64, f64)>> {
     let curves = job.curves.as_ref()?;
+    // A pause in which SLURM had suspended it is not idle, and when that was is not known.
+    if job.suspended_seconds().is_some_and(|seconds| seconds > 0.0) {
+        return None;
+    }
     let gpus = job.gpus().count();
     let (busy, held) = if gpus > 0 {
         (curves.gpus_busy()?, count(gpus))

@@ -1,4 +1,8 @@
-//! Runs of a job: a requeued job has several with one id.
+//! Runs: a number of SLURM's names several. A job is requeued, and numbers come again at `MaxJobId` or after a reset.
+
+/// Clocks of nodes and of slurmctld differ by less than this, in seconds. The smallest time between two runs of a number is longer: SLURM holds a
+/// requeued job until its credential has expired (`cred_expire`, two minutes if nothing is set).
+pub const CLOCKS: f64 = 5.0;
 
 /// When a job ran on a node.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -20,15 +24,16 @@ pub struct Run {
     pub nodes: Vec<usize>,
 }
 
-/// Divides what nodes saw into runs, the earliest first. Nodes of a run overlap in time: SLURM starts no run of a job before the one before has ended
-/// everywhere (`job_requeue` waits for the epilogs, job_mgr.c). A cgroup may appear late on a node, when the first step starts there.
+/// Divides what nodes saw into runs, the earliest first. Nodes of a run overlap in time, but for their clocks: SLURM starts no run of a job before the
+/// one before has ended everywhere (`job_requeue` waits for the epilogs, job_mgr.c). A cgroup may appear late on a node, when the first step starts
+/// there.
 pub fn runs(seen: &[Seen]) -> Vec<Run> {
     let mut order: Vec<(usize, Seen)> = seen.iter().copied().enumerate().collect();
     order.sort_by(|(_, a), (_, b)| a.start.total_cmp(&b.start));
     let mut found: Vec<Run> = Vec::new();
     for (node, Seen { start, until }) in order {
         match found.last_mut() {
-            Some(run) if start <= run.until => {
+            Some(run) if start <= run.until + CLOCKS => {
                 run.until = run.until.max(until);
                 run.nodes.push(node);
             }
@@ -50,5 +55,12 @@ mod tests {
         assert_eq!((found[0].start, found[0].until), (0.0, 400.0));
         assert_eq!((found[1].start, found[1].until), (500.0, 900.0));
         assert!(runs(&[]).is_empty());
+    }
+
+    #[test]
+    fn clocks_of_nodes_differ() {
+        let seen = |start| Seen { start, until: start + 2.0 };
+        assert_eq!(runs(&[seen(0.0), seen(3.0)]).len(), 1, "a job of two seconds, and clocks three apart");
+        assert_eq!(runs(&[seen(0.0), seen(62.0)]).len(), 2);
     }
 }

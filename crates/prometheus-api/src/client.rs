@@ -258,6 +258,12 @@ impl Client {
     pub fn log(&self) -> Vec<Asked> {
         self.0.log.lock().clone()
     }
+
+    /// The same, and forgets it.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.0.log.lock())
+    }
 }
 
 impl Inner {

@@ -10,7 +10,7 @@ pub fn fuzz(bytes: &[u8]) {
         Event::of(&subject, None, None);
         Event::of("", Some(&subject), Some(&text));
         let mailer = Mailer::new(&config::Mail::default()).expect("there is nothing wrong in it");
-        let Ok(to) = mailer.addresses(&to) else { return };
+        let Ok((to, _)) = mailer.addresses(&to) else { return };
         let message = mailer.message(&Letter { subject, text }, &to).expect("memory takes it");
         assert_eq!(message.envelope().to(), to);
         let bytes = message.formatted();

@@ -9,6 +9,7 @@ use super::Failure;
 use crate::cli::Config;
 use crate::collector;
 use crate::collector::devices::{lustre, nfs};
+use crate::security;
 
 /// The longest list of users that is read.
 const LONGEST_LIST: usize = 8 << 20;
@@ -104,7 +105,7 @@ pub fn drop_privileges(config: &Config, user: Option<&User>) -> Result<(), Failu
                 tracing::info!(%user, "became an ordinary user");
             }
             if dropped.changed {
-                tracing::info!(kept = ?dropped.kept, "gave up capabilities");
+                tracing::info!(kept = security::names(dropped.kept), "gave up capabilities");
             }
         }
         // It was tried before anything was started, so this is no ordinary refusal.

@@ -125,10 +125,15 @@ fn set_turns(machine: &Machine, roots: &Roots, ms: u64) {
     for pmu in machine.pmus.iter().filter(|pmu| pmu.turn_ms != Some(ms)) {
         match pmu.set_turn(roots, ms) {
             Ok(()) => {
-                tracing::info!(pmu = pmu.name, ms, before = pmu.turn_ms, "set how long turns of counters are")
+                tracing::info!(
+                    pmu = pmu.name,
+                    ms,
+                    before = pmu.turn_ms,
+                    "set the interval at which the kernel rotates groups of counters"
+                )
             }
             Err(error) => {
-                tracing::warn!(%error, pmu = pmu.name, "how long turns of counters are is as it was: only root may set it");
+                tracing::warn!(%error, pmu = pmu.name, "the interval at which the kernel rotates groups of counters is unchanged: only root may set it");
             }
         }
     }

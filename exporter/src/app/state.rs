@@ -237,7 +237,10 @@ fn restore(sections: &Sections, parts: &Parts) -> Option<SavedTable> {
         if let Some(section) = sections.get(name)
             && part.restore(section, &before).is_err()
         {
-            tracing::warn!(collector = name, "its accounts cannot be read, and begin now");
+            tracing::warn!(
+                collector = name,
+                "the saved state of this collector cannot be read: its counters begin at 0"
+            );
         }
     }
     Some(table)

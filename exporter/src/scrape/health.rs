@@ -202,9 +202,12 @@ impl Health {
             out.push(&AVAILABLE, SubjectId::NODE, &label, u64::from(!unavailable));
             out.push(&DURATION, SubjectId::NODE, &label, run.took.as_secs_f64());
             if let Err(error) = &run.outcome {
-                let detail = kernel_files::label_text(error.lasting().to_string().as_bytes());
-                let labels =
-                    [("collector", name), ("reason", error.error.reason()), ("detail", detail.as_str())];
+                let (text, reason) = (error.lasting().to_string(), error.error.reason());
+                // The label before it says the reason.
+                let detail =
+                    text.strip_prefix(reason).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text);
+                let detail = kernel_files::label_text(detail.as_bytes());
+                let labels = [("collector", name), ("reason", reason), ("detail", detail.as_str())];
                 out.push(&STATUS, SubjectId::NODE, &labels, 1);
             }
         }

@@ -16,8 +16,9 @@ from .endings import knows_times
 from .kinds import second_node
 from .report import SPIN, partition_of_both, started
 
-_SCRIPT = cache.REPOSITORY / "slurm/slurmctld/jobledger-admincomment.sh"
+_SCRIPTS = cache.REPOSITORY / "slurm/slurmctld"
 _INSTALLED = "/usr/share/jobledger/slurmctld/jobledger-admincomment.sh"
+_SERVICE = "jobledger-spool.service"
 _SETTINGS = "/etc/default/jobledger-slurm"
 ACCOUNT = "physics"
 _SECONDS = 6
@@ -164,18 +165,25 @@ def keeps_case(bed):
 
 @contextlib.contextmanager
 def _installed(context, server):
-    """The program and the epilog on slurmctld's machine, for a with block."""
+    """The program, the epilog and the service that does its work on slurmctld's machine, for a with block."""
     bed = context.bed
     with scratch("jobledger-stripped") as directory:
         subprocess.run(["strip", "-o", directory / "jobledger", context.options.cli], check=True)
         bed.agent.put("/usr/bin/jobledger", (directory / "jobledger").read_bytes(), 0o755)
-    bed.agent.put(_INSTALLED, _SCRIPT.read_bytes(), 0o755)
+    directory = _INSTALLED.rpartition("/")[0]
+    for name in ("admincomment", "spool"):
+        bed.agent.put(f"{directory}/jobledger-{name}.sh", (_SCRIPTS / f"jobledger-{name}.sh").read_bytes(), 0o755)
     address, port = bed.forward("prometheus", int(server.address.rpartition(":")[2]))
     bed.agent.put(_SETTINGS, f"export JOBLEDGER_URL=http://{address}:{port}\n".encode())
+    # slurmctld's own, if slurm.conf names none.
+    user = bed.run("sed -n 's/^SlurmUser=//p' /etc/slurm/slurm.conf").strip() or "root"
+    unit = (cache.REPOSITORY / "packaging/systemd/spool" / _SERVICE).read_text().replace("User=slurm\n", f"User={user}\n")
+    bed.agent.put(f"/run/systemd/system/{_SERVICE}", unit.encode())
+    bed.run(f"systemctl daemon-reload && systemctl start {_SERVICE}")
     try:
         yield
     finally:
-        bed.run(f"rm -f /usr/bin/jobledger {_INSTALLED} {_SETTINGS}")
+        bed.run(f"systemctl stop {_SERVICE}; rm -rf /run/systemd/system/{_SERVICE} /var/lib/jobledger-spool /usr/bin/jobledger {directory} {_SETTINGS}; systemctl daemon-reload")
 
 
 @scenario(beds.NEWEST, unable=no_accounting, seconds=220)
@@ -228,7 +236,7 @@ def _check_all(context, server, database, names):
     _check_coordinators(database, context.bed.users[0].name)
     log = "journalctl --no-pager --output=cat -t jobledger-admincomment"
     if not keeps_case(context.bed):
-        says = f"AdminComment needs SLURM 23.02, this is {context.bed.run('sacctmgr --version').strip()}"
+        says = f"jobledger: AdminComment needs SLURM 23.02, this is {context.bed.run('sacctmgr --version').strip()}"
 
         def refused():
             equal("refusals that are logged", context.bed.run(log).splitlines(), [says] * (len(names) + 1))
@@ -241,7 +249,7 @@ def _check_all(context, server, database, names):
     def stored():
         for kind, name in names.items():
             blob = row(name)["admincomment"]
-            expect(blob.startswith("JS1:"), f"{kind}: AdminComment {blob[:80]!r}\n{context.bed.run(log)}")
+            expect(blob.startswith("JS1:"), f"{kind}: AdminComment {blob[:80]!r}\n{context.bed.run(f'{log}; journalctl --no-pager --output=cat -u {_SERVICE}')}")
         return True
 
     wait_for("the summaries to be stored", stored, interval=2)

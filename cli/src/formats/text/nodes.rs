@@ -12,8 +12,17 @@ pub(super) fn table(page: &mut Page<'_>, report: &Report) {
     if all.len() < 2 {
         return;
     }
-    let columns = columns(&report.job);
     let name = all.iter().map(|node| crate::text::width(&node.name)).max().unwrap_or(0).clamp(4, 20);
+    // What is left out of a narrow page is at the right, and is in the sums.
+    let mut left_over = page.options.width.saturating_sub(2 + name);
+    let columns: Vec<_> = columns(&report.job)
+        .into_iter()
+        .take_while(|(_, width, _)| {
+            let fits = *width <= left_over;
+            left_over = left_over.saturating_sub(*width);
+            fits
+        })
+        .collect();
     page.blank();
     let heads: String = columns.iter().map(|(head, width, _)| right(head, *width)).collect();
     page.line(&format!("  {}{heads}", left("node", name)));
@@ -26,6 +35,6 @@ pub(super) fn table(page: &mut Page<'_>, report: &Report) {
         page.line(&format!("  {}{cells}", left(&node.name, name)));
     }
     if let Some(others) = others {
-        page.line(&format!("  … {others}"));
+        page.lines("  … ", 4, &others);
     }
 }

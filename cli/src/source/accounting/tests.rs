@@ -121,7 +121,7 @@ fn what_is_no_run_is_left_out() {
 
 fn fake(name: &str, timeout: Duration) -> Sacct {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sacct").join(name).into();
-    Sacct { program, named: true, timeout }
+    Sacct { program, named: true, timeout, failure: Arc::default() }
 }
 
 #[tokio::test]
@@ -135,16 +135,19 @@ async fn it_is_asked_as_sacct_understands() {
 
 #[tokio::test]
 async fn that_it_fails_or_hangs_is_said() {
-    let said = fake("fails", Duration::from_secs(60)).records("7").await.unwrap_err();
-    assert!(said.starts_with("SLURM's accounting is not known: "), "{said}");
-    assert!(said.ends_with("tests/sacct/fails: Slurm accounting storage is disabled."), "{said}");
-    let said = fake("none", Duration::from_secs(60)).records("7").await.unwrap_err();
-    assert!(said.contains("tests/sacct/none: No such file"), "{said}");
-    let unnamed = Sacct { named: false, ..fake("none", Duration::from_secs(60)) };
-    assert_eq!(unnamed.records("7").await, Ok(Vec::new()));
+    let said = async |name, patience| {
+        let sacct = fake(name, patience);
+        assert_eq!((sacct.failure(), sacct.records("7").await), (None, None), "{name}");
+        sacct.failure().unwrap().to_owned()
+    };
+    let minute = Duration::from_secs(60);
+    assert!(said("fails", minute).await.ends_with("tests/sacct/fails: Slurm accounting storage is disabled"));
+    assert!(said("none", minute).await.contains("tests/sacct/none: No such file"));
+    let unnamed = Sacct { named: false, ..fake("none", minute) };
+    assert_eq!((unnamed.records("7").await, unnamed.failure()), (Some(Vec::new()), None));
 
-    let said = fake("hangs", Duration::from_millis(300)).records("7").await.unwrap_err();
-    assert!(said.ends_with("tests/sacct/hangs: no answer in 0.3 s."), "{said}");
+    let said = said("hangs", Duration::from_millis(300)).await;
+    assert!(said.ends_with("tests/sacct/hangs: no answer in 0.3 s"), "{said}");
     let begun = Instant::now();
     while waiting() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the child still waits");

@@ -62,7 +62,7 @@ pub(in crate::source) fn metrics_of(labels: &Labels) -> impl Iterator<Item = &'s
 }
 
 /// The name of a node: the exporter's address without its port, or where several slurmd share it SLURM's name.
-fn node_name(instance: &str, slurm_node: &str) -> String {
+pub(crate) fn node_name(instance: &str, slurm_node: &str) -> String {
     if !slurm_node.is_empty() {
         return harmless(slurm_node);
     }

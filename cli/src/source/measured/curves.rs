@@ -78,13 +78,22 @@ impl Measured {
             else {
                 continue;
             };
-            let mut last = i64::MIN;
+            // It held no CPU time between its pieces, and begins with none where the counter began anew.
+            let falls = each.points.iter().zip(each.points.iter().skip(1)).any(|((_, a), (_, b))| b < a);
+            let (mut last, mut before) = (i64::MIN, f64::NAN);
             for (asked, value) in &each.points {
-                let read = milliseconds(node.start + node.ran() * value / held).min(milliseconds(*asked));
+                let read = match self.in_pieces || falls {
+                    true if *value != before => milliseconds(*asked),
+                    true => last,
+                    false => {
+                        milliseconds(node.start + node.present() * value / held).min(milliseconds(*asked))
+                    }
+                };
                 if read > last {
                     times.insert((at, milliseconds(*asked)), read);
                     last = read;
                 }
+                before = *value;
             }
         }
         Readings(times)

@@ -1,18 +1,19 @@
 //! Many jobs at once, without curves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use job_report::{Job, Run};
+use job_report::{Identity, Job};
 use prometheus_api::Sample;
 use tokio::task::JoinSet;
 
-use super::Prometheus;
-use super::find;
-use super::measure::{Answers, by_job};
+use super::measure::by_job;
+use super::runs;
 use super::selector::{any_of, matcher, range};
+use super::{Prometheus, find};
 use crate::Failure;
 use crate::job_id::JobId;
-use crate::source::identity::{Who, identities};
+use crate::source::accounting;
+use crate::source::identity::{Who, identities, owners};
 use crate::source::measured::Measured;
 
 /// Which jobs are listed. What is not set does not matter.
@@ -32,16 +33,19 @@ pub struct Selection {
 
 /// Jobs of one query: their numbers are in its selector.
 const AT_ONCE: usize = 100;
+/// Of more jobs SLURM's accounting is not asked: a question of it takes as long as all others together.
+const MOST_ACCOUNTED: usize = 5000;
 
 impl Prometheus {
-    /// The last run of each job that was seen in the window, by its start; of those alone whose cluster's label and number are wanted.
+    /// The runs of each job that was seen in the window, by their starts; of those alone whose cluster's label and number are wanted.
     pub async fn list(
         &self,
         selection: &Selection,
         is_wanted: impl Fn(&(String, u64)) -> bool,
     ) -> Result<Vec<Job>, Failure> {
         let who = self.client.query(&self.who(&selection.matchers()), self.until).await?;
-        let mut jobs = identities(&who, &self.scope.cluster_label);
+        let (mut jobs, owners) =
+            (identities(&who, &self.scope.cluster_label), owners(&who, &self.scope.cluster_label));
         jobs.retain(|key, _| is_wanted(key));
         let numbers: Vec<String> = jobs.keys().map(|(_, id)| id.to_string()).collect();
         let mut asking = JoinSet::new();
@@ -50,40 +54,37 @@ impl Prometheus {
             let this = self.clone();
             let endings = format!("last_over_time({}{})", this.endings(&selector), range(this.window));
             asking.spawn(async move {
-                tokio::try_join!(this.measure(&selector, this.until, this.window, &[]), async {
+                tokio::try_join!(this.measure(&selector, this.at_last(), &[]), async {
                     Ok(this.client.query(&endings, this.until).await?)
                 })
             });
         }
-        let (mut found, mut requeued) = (Vec::new(), JoinSet::new());
+        let (mut found, mut several) = (Vec::new(), JoinSet::new());
         while let Some(answers) = asking.join_next().await {
             let (answers, endings) = answers.map_err(|error| Failure::other(error.to_string()))??;
             let mut endings = by_job(endings, &self.scope.cluster_label);
             for (key, answers) in answers.by_job(&self.scope.cluster_label) {
                 let Some(identity) = jobs.get(&key) else { continue };
-                let (cluster, id) = key.clone();
-                let who = Who {
-                    id,
-                    cluster: Some(cluster).filter(|name| !name.is_empty()),
-                    identity: identity.clone(),
-                };
+                let owners = owners.get(&key).copied().unwrap_or(1);
+                let cluster = Some(key.0.clone()).filter(|name| !name.is_empty());
+                let who = Who { id: key.1, cluster, identity: identity.clone(), owners };
                 let mut measured = answers.measured();
-                if measured.runs_seen > 1 {
+                if measured.runs_seen > 1 || owners > 1 {
                     let this = self.clone();
-                    requeued
-                        .spawn(async move { this.last_run(&key, &answers).await.map(|last| (last, who)) });
+                    let selection = selection.clone();
+                    several.spawn(async move { this.several(&key, who, &selection).await });
                 } else {
                     measured.add_others(&endings.remove(&key).unwrap_or_default());
-                    found.push((measured, who));
+                    found.push((measured, who, (1, 1)));
                 }
             }
         }
-        while let Some(last) = requeued.join_next().await {
-            found.push(last.map_err(|error| Failure::other(error.to_string()))??);
+        while let Some(runs) = several.join_next().await {
+            found.extend(runs.map_err(|error| Failure::other(error.to_string()))??);
         }
-        found.retain(|(measured, _)| !measured.nodes.is_empty());
+        found.retain(|(measured, ..)| !measured.nodes.is_empty());
         let mut exporters: Vec<_> =
-            found.iter().flat_map(|(measured, _)| measured.exporters.iter().cloned()).collect();
+            found.iter().flat_map(|(measured, ..)| measured.exporters.iter().cloned()).collect();
         exporters.sort();
         exporters.dedup();
         let facts = match exporters.is_empty() {
@@ -97,38 +98,64 @@ impl Prometheus {
         }
         let mut jobs: Vec<Job> = found
             .into_iter()
-            .map(|(mut measured, who)| {
+            .map(|(mut measured, who, runs)| {
                 add_facts(&mut measured, &of_clusters, who.cluster.as_deref());
-                let runs = measured.runs_seen;
-                measured.into_job(who, (runs, runs))
+                measured.into_job(who, runs)
             })
             .collect();
+        self.account(&mut jobs).await;
         jobs.sort_by(|a, b| a.start().total_cmp(&b.start()).then(a.id.cmp(&b.id)));
         Ok(jobs)
     }
-}
 
-impl Prometheus {
-    /// The last run of a job that had several, by what was answered of it together with other jobs.
-    async fn last_run(&self, (cluster, id): &(String, u64), answers: &Answers) -> Result<Measured, Failure> {
+    /// The runs of a number that had several, with their places among those of their job; of the selected owner alone.
+    async fn several(
+        &self,
+        (cluster, id): &(String, u64),
+        who: Who,
+        selection: &Selection,
+    ) -> Result<Vec<(Measured, Who, (usize, usize))>, Failure> {
         let selector = find::series_of(*id, cluster, &self.scope.cluster_label);
-        let measured = answers.measured();
-        let Some(Run { start, until, .. }) = measured.runs().pop() else { return Ok(measured) };
-        // What was said before may be of an earlier run.
-        let endings = self.endings_of_run(&selector, (start, until), self.until);
-        let again = async {
-            match answers.has_restarts() {
-                true => Ok(self.measure(&selector, self.until, self.window, &[]).await?.measured()),
-                false => Ok(measured),
-            }
+        // Asked for together with other jobs, it has values of earlier runs.
+        let first = self.measure(&selector, self.at_last(), &[]).await?;
+        let runs = self.runs_of(&selector, &who, first, &[]).await?;
+        let records = match &self.sacct {
+            Some(sacct) => sacct.records(&id.to_string(), who.cluster.as_deref()).await.unwrap_or_default(),
+            None => Vec::new(),
         };
-        let (mut measured, said) = tokio::try_join!(again, async {
-            Ok::<_, Failure>(self.client.query(&endings, self.until).await?)
-        })?;
-        let nodes = measured.runs().pop().map(|last| last.nodes).unwrap_or_default();
-        measured.keep(&nodes);
-        measured.add_others(&said);
-        Ok(measured)
+        let mut found = Vec::new();
+        for job in runs::jobs(runs::joined(runs, &records), &records) {
+            let count = job.last().map_or(0, |(number, _)| *number);
+            for (number, run) in job.into_iter().filter(|(_, run)| selection.is_of(&run.who)) {
+                let mut measured = run.measured;
+                let seen = measured.nodes.iter().fold((f64::INFINITY, 0.0f64), |(start, until), node| {
+                    (start.min(node.start), until.max(node.seen_until))
+                });
+                // What was said before may be of an earlier run.
+                let endings = self.endings_of_run(&selector, seen, run.at);
+                measured.add_others(&self.client.query(&endings, run.at).await?);
+                found.push((measured, run.who, (number, count)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds what SLURM's accounting has of jobs, if they are not too many. Lists do without it where it cannot be asked.
+    async fn account(&self, jobs: &mut [Job]) {
+        let Some(sacct) = self.sacct.as_ref().filter(|_| jobs.len() <= MOST_ACCOUNTED) else { return };
+        let clusters: BTreeSet<Option<String>> = jobs.iter().map(|job| job.cluster.clone()).collect();
+        for cluster in clusters {
+            let numbers: BTreeSet<u64> =
+                jobs.iter().filter(|job| job.cluster == cluster).map(|job| job.id).collect();
+            let numbers: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
+            for numbers in numbers.chunks(AT_ONCE) {
+                let Some(records) = sacct.records(&numbers.join(","), cluster.as_deref()).await else {
+                    return;
+                };
+                let is_asked = |job: &&mut Job| job.cluster == cluster && job.evidence.accounted.is_none();
+                jobs.iter_mut().filter(is_asked).for_each(|job| accounting::fill(job, &records));
+            }
+        }
     }
 }
 
@@ -153,6 +180,14 @@ impl Selection {
         let parts =
             [text("user", &self.user), text("account", &self.account), text("partition", &self.partition)];
         parts.into_iter().flatten().collect()
+    }
+
+    /// Whether a run is of the selected owner.
+    fn is_of(&self, who: &Who) -> bool {
+        let is =
+            |wanted: &Option<String>, known: &str| wanted.as_deref().is_none_or(|wanted| wanted == known);
+        let Identity { user, account, partition, .. } = &who.identity;
+        is(&self.user, user) && is(&self.account, account) && is(&self.partition, partition)
     }
 
     /// Of each of the jobs that were named, or of all.

@@ -1,14 +1,14 @@
 //! What a job used: the last values of its counters, which the exporter shows for a while after its end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use job_report::metric::{self, Kind};
 use job_report::{Metric, Seen, runs};
 use prometheus_api::Sample;
 
-use super::Prometheus;
 use super::over_time::RETAINED;
 use super::selector::{any_of, named, range};
+use super::{Prometheus, of};
 use crate::Failure;
 use crate::series::{END, GPU_INFO, GPUS, INFO, START};
 use crate::source::measured::{self, Measured, exporter};
@@ -43,26 +43,52 @@ impl Answers {
         by_job(self.values, cluster_label).into_iter().map(of_job).collect()
     }
 
-    /// Whether a job started anew on a node. Asked for together with other jobs, it may have GPUs there that an earlier run had.
-    pub(super) fn has_restarts(&self) -> bool {
-        self.others.iter().any(is_restart)
-    }
-
     /// Puts those of a job together.
     pub(super) fn measured(&self) -> Measured {
         measured::measured(&self.values, &self.others)
     }
 }
 
+/// What is looked at: runs that started before one that is known.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Before {
+    /// The last time that is looked at, seconds since the epoch.
+    pub(super) at: f64,
+    /// Seconds before that.
+    pub(super) window: f64,
+    /// Nodes on which a job started then or later are of a later run.
+    pub(super) start: f64,
+}
+
+impl Before {
+    fn without_later(self, mut answer: Vec<Sample>) -> Vec<Sample> {
+        let is_later = |sample: &&Sample| sample.labels.name() == Some(START) && sample.value >= self.start;
+        let later: BTreeSet<_> =
+            answer.iter().filter(is_later).map(|sample| exporter(&sample.labels)).collect();
+        answer.retain(|sample| !later.contains(&exporter(&sample.labels)));
+        answer
+    }
+}
+
 impl Prometheus {
+    /// A selector of jobs' series.
+    pub(super) fn selected(&self, selector: &[String]) -> String {
+        self.scope.selector(&selector.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// All that is known at last.
+    pub(super) fn at_last(&self) -> Before {
+        Before { at: self.until, window: self.window, start: f64::INFINITY }
+    }
+
     /// The last runs of jobs before a time, and what is left of earlier ones. `more` are metrics that are not in reports.
     pub(super) async fn measure(
         &self,
         selector: &[String],
-        at: f64,
-        window: f64,
+        before: Before,
         more: &[&'static Metric],
     ) -> Result<Answers, Failure> {
+        let Before { at, window, .. } = before;
         let is_asked_for = |metric: &Metric| metric.is_usual() || more.contains(&metric);
         let of_jobs = |more: &str| {
             let more = Some(more).filter(|more| !more.is_empty());
@@ -84,7 +110,7 @@ impl Prometheus {
             changes(&start),
             changes(&of(INFO, &of_jobs("")))
         );
-        let answer = self.client.query(&answer, at).await?;
+        let answer = before.without_later(self.client.query(&answer, at).await?);
         let (mut values, mut others): (Vec<_>, Vec<_>) =
             answer.into_iter().partition(|sample| sample.labels.get("of").is_some());
         let Some((from, until)) = last_samples(&values, &others, cluster, at) else {
@@ -106,11 +132,12 @@ impl Prometheus {
     }
 }
 
-/// Clocks of nodes differ less than this: munge refuses credentials that are five minutes old, and SLURM with it.
-const CLOCKS: f64 = 600.0;
+/// Samples are looked for so many seconds around a start and an end: clocks of nodes and of the server differ less, since munge refuses credentials that
+/// are five minutes old, and SLURM with it.
+const AROUND: f64 = 600.0;
 
 /// Runs of a job begin so many seconds apart at least: SLURM holds a requeued job for `cred_expire`, two minutes if nothing is set.
-const APART: f64 = 60.0;
+pub const APART: f64 = 60.0;
 
 /// A job on a node.
 struct OnNode {
@@ -162,7 +189,7 @@ fn last_samples(times: &[Sample], others: &[Sample], cluster_label: &str, at: f6
             if is_requeued { last_run(&nodes, at) } else { nodes.iter().map(|node| node.seen).collect() };
         for Seen { start, until: end } in last {
             let least = if is_requeued && start < at { start } else { f64::NEG_INFINITY };
-            from = from.min((start.max(end).min(at) - CLOCKS).max(least));
+            from = from.min((start.max(end).min(at) - AROUND).max(least));
             let seen = if end >= start { (end + RETAINED).min(at) } else { at };
             until = until.into_iter().chain([seen]).reduce(f64::max);
         }
@@ -190,10 +217,6 @@ fn last_run(nodes: &[OnNode], at: f64) -> Vec<Seen> {
     last.iter().flat_map(|run| &run.nodes).filter_map(|at| Some(nodes.get(*at)?.seen)).collect()
 }
 
-fn of(name: &str, selector: &str) -> String {
-    format!("{name}{selector}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,12 +238,12 @@ mod tests {
     fn the_last_samples_are_looked_for_where_they_can_be() {
         let of = |nodes: &[(&str, f64, Option<f64>)]| last_samples(&times(nodes), &[], "cluster", 1e6);
         let ended = of(&[("a", 1e5, Some(2e5)), ("b", 1e5, Some(2.1e5))]);
-        assert_eq!(ended, Some((2e5 - CLOCKS, 2.1e5 + RETAINED)));
+        assert_eq!(ended, Some((2e5 - AROUND, 2.1e5 + RETAINED)));
         // One runs, or went without an end; one started anew.
-        assert_eq!(of(&[("a", 1e5, Some(2e5)), ("b", 1e5, None)]), Some((1e5 - CLOCKS, 1e6)));
-        assert_eq!(of(&[("a", 3e5, Some(2e5))]), Some((3e5 - CLOCKS, 1e6)));
+        assert_eq!(of(&[("a", 1e5, Some(2e5)), ("b", 1e5, None)]), Some((1e5 - AROUND, 1e6)));
+        assert_eq!(of(&[("a", 3e5, Some(2e5))]), Some((3e5 - AROUND, 1e6)));
         // The node's clock goes ahead.
-        assert_eq!(of(&[("a", 1e5, Some(1e6 + 50.0))]), Some((1e6 - CLOCKS, 1e6)));
+        assert_eq!(of(&[("a", 1e5, Some(1e6 + 50.0))]), Some((1e6 - AROUND, 1e6)));
         assert_eq!(of(&[("a", f64::NAN, None)]), None);
         assert_eq!(last_samples(&[], &[], "cluster", 1e6), None);
     }
@@ -243,14 +266,14 @@ mod tests {
         let of = |nodes: &[(&str, f64, Option<f64>)], restarted| requeued(nodes, restarted, &[]);
         assert_eq!(of(&[("a", 1e6 - 100.0, None)], "a"), Some((1e6 - 100.0, 1e6)));
         let none = of(&[("a", 1e6 - 100.0, None)], "another job's");
-        assert_eq!(none, Some((1e6 - 100.0 - CLOCKS, 1e6)));
+        assert_eq!(none, Some((1e6 - 100.0 - AROUND, 1e6)));
         assert_eq!(of(&[("a", 1e5, Some(1e5 + 300.0))], "a"), Some((1e5, 1e5 + 300.0 + RETAINED)));
-        assert_eq!(of(&[("a", 1e5, Some(2e5))], "a"), Some((2e5 - CLOCKS, 2e5 + RETAINED)));
+        assert_eq!(of(&[("a", 1e5, Some(2e5))], "a"), Some((2e5 - AROUND, 2e5 + RETAINED)));
         // Its first run was on other nodes, too.
         let nodes = [("a", 8e5, Some(9e5)), ("b", 9e5 + 60.0, Some(8e5)), ("c", 9e5 + 61.0, None)];
         assert_eq!(of(&nodes, "b"), Some((9e5 + 60.0, 1e6)));
         // The node's clock goes ahead.
-        assert_eq!(of(&[("a", 1e6 + 50.0, None)], "a"), Some((1e6 - CLOCKS, 1e6)));
+        assert_eq!(of(&[("a", 1e6 + 50.0, None)], "a"), Some((1e6 - AROUND, 1e6)));
     }
 
     #[test]

@@ -3,15 +3,19 @@
 //! Queries of a report: one that finds the job, two that measure it at its end, four over its time; of a page two more for its steps. All read
 //! the exporter's own series, so no recording rule is needed.
 
+mod changes;
 mod ended;
+mod ends;
 mod find;
 mod gpu_times;
 mod list;
 mod measure;
 mod over_time;
 mod running;
+mod runs;
 pub use over_time::{OF_PAGES, OF_REPORTS};
 mod selector;
+mod usage;
 
 use std::collections::BTreeSet;
 
@@ -26,10 +30,13 @@ use crate::{Failure, Kind};
 use selector::matcher;
 
 pub use ended::EndedJob;
-pub use gpu_times::{GpuTimes, JobGpus};
+pub use ends::{Ends, Seen};
+pub use gpu_times::{GpuCurves, GpuTimes, JobGpus};
 pub use list::Selection;
+pub use measure::APART;
 pub use running::RunningJob;
 pub use selector::Scope;
+pub use usage::{Counter, Of, Usage, Used};
 
 /// A server.
 #[derive(Debug, Clone)]
@@ -48,9 +55,6 @@ pub struct Prometheus {
     pub sacct: Option<Sacct>,
 }
 
-/// How many runs of a job are looked for.
-const MOST_RUNS: usize = 100;
-
 impl Source for Prometheus {
     async fn report(&self, wanted: &Wanted<'_>) -> Result<Report, Failure> {
         let who = match self.find(wanted.id).await {
@@ -68,53 +72,26 @@ impl Prometheus {
     /// The report of a job of the scope's cluster.
     async fn report_of(&self, who: Who, wanted: &Wanted<'_>) -> Result<Report, Failure> {
         let selector = [matcher("jobid", "=", &who.id.to_string())];
-        let mut notes = Vec::new();
-        let mut measured = self.measure(&selector, self.until, self.window, wanted.curves).await?.measured();
-        let (mut at, mut earlier) = (self.until, Vec::new());
-        loop {
-            let parts = measured.runs();
-            let last = parts.last().ok_or_else(|| not_measured(wanted.id))?;
-            let start = last.start;
-            if wanted.run == WhichRun::Last || earlier.len() >= MOST_RUNS {
-                measured.keep(&last.nodes);
-                break;
-            }
-            // Of a run before, a node has the series that the later run continued: its values are those before that began.
-            let mut this = measured.clone();
-            this.keep(&last.nodes);
-            earlier.push((at, this));
-            let window = start - 1.0 - (self.until - self.window);
-            if window <= 0.0 {
-                break;
-            }
-            at = start - 1.0;
-            let before = self.measure(&selector, at, window, wanted.curves).await?.measured();
-            if before.nodes.is_empty() {
-                break;
-            }
-            measured = before;
-        }
-        let (mut run, mut count) = (measured.runs_seen, measured.runs_seen);
-        if let WhichRun::Number(_) = wanted.run {
-            earlier.reverse();
-            count = earlier.len();
-            (run, (at, measured)) = pick_run(wanted, earlier)?;
-        }
-        let (over_time, accounting) = tokio::join!(
-            self.over_time(&selector, &mut measured, wanted, at),
+        let (first, accounting) = tokio::join!(
+            self.measure(&selector, self.at_last(), wanted.curves),
             self.accounting(who.id, &who.identity)
         );
-        over_time?;
+        let (records, mut notes) = match accounting {
+            Some(records) => (records, Vec::new()),
+            None => (Vec::new(), vec![accounting::NOT_KNOWN.to_owned()]),
+        };
+        let found = self.runs_of(&selector, &who, first?, wanted.curves).await?;
+        let runs = runs::of_last_job(runs::joined(found, &records), &records);
+        let count = runs.last().map(|(number, _)| *number).ok_or_else(|| not_measured(wanted.id))?;
+        let (run, mut found) = pick_run(wanted, runs)?;
+        self.over_time(&selector, &mut found, wanted).await?;
         if count > 1 && wanted.run == WhichRun::Last {
             notes.push(format!(
-                "The job was requeued: this is its last of {count} runs or more; --run=1 shows the first."
+                "The job was requeued: this is the last of its {count} runs; --run=1 shows the first."
             ));
         }
-        let mut job = measured.into_job(who, (run, count));
-        match accounting {
-            Ok(records) => accounting::fill(&mut job, records),
-            Err(note) => notes.push(note),
-        }
+        let mut job = found.measured.into_job(found.who, (run, count));
+        accounting::fill(&mut job, &records);
         Ok(Report::new(job, &self.thresholds, notes))
     }
 
@@ -123,7 +100,9 @@ impl Prometheus {
         let (Some(sacct), JobId::Element { .. } | JobId::Component { .. }) = (&self.sacct, id) else {
             return Err(unknown);
         };
-        let Ok(records) = sacct.records(&id.to_string()).await else { return Err(unknown) };
+        let Some(records) = sacct.records(&id.to_string(), self.scope.cluster.as_deref()).await else {
+            return Err(unknown);
+        };
         let numbers: BTreeSet<u64> = records.iter().map(|record| record.id).collect();
         let Some(number) = numbers.first().filter(|_| numbers.len() == 1) else { return Err(unknown) };
         let mut who = self.find(&JobId::Number(*number)).await.map_err(|_| unknown)?;
@@ -138,12 +117,16 @@ impl Prometheus {
         Ok(who)
     }
 
-    async fn accounting(&self, id: u64, who: &Identity) -> Result<Vec<Record>, String> {
+    async fn accounting(&self, id: u64, who: &Identity) -> Option<Vec<Record>> {
         match &self.sacct {
-            Some(sacct) => sacct.records(&shown(id, who)).await,
-            None => Ok(Vec::new()),
+            Some(sacct) => sacct.records(&shown(id, who), self.scope.cluster.as_deref()).await,
+            None => Some(Vec::new()),
         }
     }
+}
+
+fn of(name: &str, selector: &str) -> String {
+    format!("{name}{selector}")
 }
 
 fn not_measured(id: &JobId) -> Failure {

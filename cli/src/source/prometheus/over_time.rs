@@ -6,6 +6,7 @@ use job_report::{Curves, Metric, busiest_steps};
 use prometheus_api::Range;
 
 use super::find::WHO;
+use super::runs::Found;
 use super::selector::{any_of, matcher, named, range};
 use super::{Prometheus, Wanted};
 use crate::Failure;
@@ -23,14 +24,14 @@ const HELD_STEPS: f64 = 1500.0;
 pub(super) const RETAINED: f64 = 3600.0 + 300.0;
 
 impl Prometheus {
-    /// Adds it. `at` is before the next run's start.
+    /// Adds it.
     pub(super) async fn over_time(
         &self,
         selector: &[String],
-        measured: &mut Measured,
+        found: &mut Found,
         wanted: &Wanted<'_>,
-        at: f64,
     ) -> Result<(), Failure> {
+        let (at, from, measured) = (found.at, found.from, &mut found.measured);
         let start = measured.nodes.iter().map(|node| node.start).fold(f64::INFINITY, f64::min);
         let end = measured.nodes.iter().map(|node| node.seen_until).fold(start, f64::max).max(start + 1.0);
         let time = end - start;
@@ -100,13 +101,16 @@ impl Prometheus {
             let last = format!("last_over_time({}{})", of_job("", &[&names]), range(until - start));
             self.client.query(&self.scope.parts(&last), until).await
         };
-        let (held, facts, scrapes, parts, (step, mut series)) = tokio::try_join!(
+        let known_at = (end + RETAINED).min(at).max(end);
+        let (changes, held, facts, scrapes, parts, (step, mut series)) = tokio::try_join!(
+            self.changes(selector, (from, known_at)),
             self.client.query(&held, end),
             self.client.query(&facts, end),
             self.client.query(&scrapes, end),
             parts,
             curves
         )?;
+        measured.add_changes(changes);
         measured.add_held(&held);
         measured.add_parts(&parts);
         measured.add_others(&facts);

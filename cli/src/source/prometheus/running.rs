@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::source::identity::identities;
 use crate::source::labels::ALL_LABELS;
 
-/// A job that runs. What it uses is the mean over the last minutes.
+/// A job that runs. What it uses is the mean over the last minutes, of a younger one since its start.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunningJob {
     /// SLURM's number.
@@ -61,6 +61,9 @@ impl RunningJob {
 /// Of more jobs than these, a selector without their numbers is cheaper.
 const MOST_NAMED: usize = 300;
 
+/// A power over less time is none: clocks of node and server differ, and meters are read now and then.
+const LEAST_SECONDS: f64 = 10.0;
+
 impl Prometheus {
     /// The jobs that run, by number.
     pub async fn running(&self, selection: &Selection, over: f64) -> Result<Vec<RunningJob>, Failure> {
@@ -85,7 +88,7 @@ impl Prometheus {
                 "start" => job.start = sample.value,
                 what => {
                     if let Some(slot) = job.slot(what) {
-                        *slot = Some(sample.value);
+                        *slot = Some(sample.value).filter(|value| value.is_finite());
                     }
                 }
             }
@@ -99,43 +102,87 @@ impl Prometheus {
         Ok(known.collect())
     }
 
+    /// What each job has and uses, the label `of` says what. What it uses is divided by the time in which it was used: `rate` divides by the whole
+    /// window, also where a job is younger or its node was scraped for less. A sum that lacks a node is NaN.
     fn uses(&self, named: Option<&str>, over: f64) -> String {
         let cluster = &self.scope.cluster_label;
+        let (job, on_node) =
+            (format!("(jobid, {cluster})"), format!("(jobid, instance, slurm_node, {cluster})"));
+        let (node, gpu) = (
+            format!("(instance, {cluster})"),
+            format!("(jobid, instance, slurm_node, gpu, uuid, {cluster})"),
+        );
         let selector = self.scope.selector(&named.into_iter().collect::<Vec<_>>());
         let all = self.scope.selector(&[]);
+        let window = range(over);
         let series = |name: &str| format!("jobledger_job_{name}{selector}");
-        let rate = |name: &str| format!("rate({}{})", series(name), range(over));
         // Of a target that is scraped twice one counts.
-        let sum =
-            |expr: &str| format!("sum by (jobid, {cluster}) (max by ({ALL_LABELS}, {cluster}) ({expr}))");
+        let once = |by: &str, expr: &str| format!("sum by {by} (max by ({ALL_LABELS}, {cluster}) ({expr}))");
+        let sum = |expr: &str| once(&job, expr);
         // What is retained of nodes on which a job ended is none of what it does now.
-        let running = |name: &str| {
-            let ended = series("end_time_seconds");
-            format!("{} unless on (jobid, instance, slurm_node, {cluster}) {ended}", series(name))
+        let running = |expr: &str| format!("({expr} unless on {on_node} {})", series("end_time_seconds"));
+        let start = running(&series("start_time_seconds"));
+        // Since the job's start, by the server's clock.
+        let age = format!(
+            "max by {on_node} ({} - {})",
+            running(&format!("timestamp({})", series("start_time_seconds"))),
+            series("start_time_seconds")
+        );
+        let is_young = format!("({age} < {over})");
+        // Two counters of one page: their quotient needs no clock.
+        let part = |by: &str, of: &dyn Fn(&dyn Fn(&str) -> String) -> (String, String)| {
+            let (used, had) = of(&|name| once(by, &series(name)));
+            let since_start = format!("{used} / ({had} > 0) and on {on_node} {is_young}");
+            let (used, had) = of(&|name| once(by, &format!("rate({}{window})", series(name))));
+            let lately = format!("{used} / ({had} > 0) unless on {on_node} {is_young}");
+            format!("({since_start} or ({lately} and on {on_node} {start}))")
         };
-        let starts = running("start_time_seconds");
-        let node = format!("(instance, {cluster})");
+        let whole = |expr: &str, nodes: &str| {
+            format!("sum by {job} ({expr} or on {on_node} NaN * max by {on_node} ({nodes}))")
+        };
         let per_cpu = format!(
             "max by {node} (jobledger_node_cores{all}) / on {node} max by {node} (jobledger_node_cpus{all})"
         );
+        let cores = format!("{} * on {node} group_left () ({per_cpu})", series("cpus"));
+        let cpu = part(&on_node, &|sum| (sum("cpu_seconds_total"), sum("allocated_cpu_seconds_total")));
+        let cores_used = format!("{cpu} * on {on_node} max by {on_node} ({})", series("cpus"));
+        let gpu_part = |of: &str| {
+            part(&gpu, &|sum| {
+                let (busy, idle) = (sum("gpu_busy_seconds_total"), sum("gpu_idle_seconds_total"));
+                (sum(of), format!("({busy} + {idle} or {idle})"))
+            })
+        };
+        // Energy has no counter of time beside it. It counts from the job's start, or from that of an exporter that found the job running.
+        let late = format!(
+            "max by {node} (jobledger_exporter_counting_start_time_seconds{all}) - on {node} group_right () max by {on_node} ({start}) > 0"
+        );
+        let counted = format!("({age} - on {on_node} ({late}) or {age})");
+        let scraped = format!(
+            "(max by {on_node} (rate({}{window})) / max by {on_node} ({}) or 1 + 0 * max by {on_node} ({start}))",
+            series("allocated_cpu_seconds_total"),
+            series("cpus")
+        );
+        let power = |name: &str| {
+            format!(
+                "({} / ({counted} >= {LEAST_SECONDS} < {over}) or {} / {scraped} and {counted} >= {over})",
+                once(&on_node, &series(name)),
+                once(&on_node, &format!("rate({}{window})", series(name)))
+            )
+        };
         let held = format!("{} + {}", series("memory_anon_bytes"), series("memory_shmem_bytes"));
+        let gpus = series("gpus");
         let parts = [
-            (
-                "nodes",
-                format!(
-                    "count by (jobid, {cluster}) (max by (jobid, instance, slurm_node, {cluster}) ({starts}))"
-                ),
-            ),
-            ("start", format!("min by (jobid, {cluster}) ({starts})")),
-            ("cores", sum(&format!("{} * on {node} group_left () ({per_cpu})", series("cpus")))),
-            ("cores_used", sum(&rate("cpu_seconds_total"))),
+            ("nodes", format!("count by {job} (max by {on_node} ({start}))")),
+            ("start", format!("min by {job} ({start})")),
+            ("cores", sum(&cores)),
+            ("cores_used", whole(&cores_used, &start)),
             ("memory_held", sum(&held)),
-            ("memory_limit", sum(&running("memory_limit_bytes"))),
-            ("gpus", sum(&series("gpus"))),
-            ("gpus_busy", sum(&rate("gpu_busy_seconds_total"))),
-            ("gpus_idle", sum(&rate("gpu_idle_seconds_total"))),
-            ("watts", sum(&rate("energy_joules_total"))),
-            ("gpu_watts", sum(&rate("gpu_energy_joules_total"))),
+            ("memory_limit", sum(&running(&series("memory_limit_bytes")))),
+            ("gpus", sum(&gpus)),
+            ("gpus_busy", format!("sum by {job} ({})", gpu_part("gpu_busy_seconds_total"))),
+            ("gpus_idle", format!("sum by {job} ({})", gpu_part("gpu_idle_seconds_total"))),
+            ("watts", whole(&power("energy_joules_total"), &start)),
+            ("gpu_watts", whole(&power("gpu_energy_joules_total"), &format!("{gpus} > 0"))),
         ];
         let parts = parts.map(|(of, expr)| format!("label_replace({expr}, \"of\", \"{of}\", \"\", \"\")"));
         parts.join(" or ")

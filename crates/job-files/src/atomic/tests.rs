@@ -36,6 +36,19 @@ fn a_file_is_whole_or_as_it_was() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let error = write(&directory.path().join("none/file"), full).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("there is no directory {}", directory.path().join("none").display())
+    );
+    fs::write(directory.path().join("file"), "").unwrap();
+    let error = write(&directory.path().join("file/file"), full).unwrap_err().to_string();
+    assert!(!error.contains(".jobledger-"), "{error}");
+}
+
+#[test]
 fn permissions_and_links_remain() {
     let directory = tempfile::tempdir().unwrap();
     let (path, link) = (directory.path().join("file"), directory.path().join("link"));

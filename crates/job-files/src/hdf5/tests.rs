@@ -45,6 +45,8 @@ fn job(nodes: Vec<Node>, curves: Vec<Curve>) -> Job {
         nodes,
         curves: Some(Curves { curves, ..Curves::new(1000.0, 1150.0, 60.0) }),
         grams_per_joule: None,
+        restarts: None,
+        evidence: job_report::Evidence::default(),
     }
 }
 

@@ -6,6 +6,7 @@ mod sbatch;
 
 use serde::Serialize;
 
+use crate::exact::{Reason, Subject};
 use crate::job::Job;
 use crate::numbers::Numbers;
 use crate::thresholds::{SHIPPED, Thresholds, ThresholdsError};
@@ -41,6 +42,23 @@ pub struct Advice {
     pub change: String,
     /// The option of sbatch that would have been right, without `#SBATCH`.
     pub sbatch: Option<String>,
+}
+
+impl Piece {
+    /// Whether what it rests on is known in spite of the reasons. Of a part of a run that was not seen, the pieces themselves know what follows.
+    pub(crate) fn is_known(self, reasons: &[Reason]) -> bool {
+        let rests_on: &[Subject] = match self {
+            Piece::OomKilled | Piece::TimedOut => &[],
+            Piece::GpuNeverUsed | Piece::GpuStopped | Piece::GpuLowUse | Piece::GpuUneven => &[Subject::Gpus],
+            Piece::MemoryOverAsked => &[Subject::Peaks],
+            Piece::TimeOverAsked => &[Subject::Time],
+            _ => &[Subject::Cpus],
+        };
+        let spoils = |reason: &Reason| {
+            !reason.is_unseen_part() && rests_on.iter().any(|subject| reason.is_about(*subject))
+        };
+        !reasons.iter().any(spoils)
+    }
 }
 
 /// Shorter jobs have no advice but that on what ended them: their rates mean little.

@@ -52,6 +52,8 @@ fn job(nodes: Vec<Node>) -> Job {
         nodes,
         curves: None,
         grams_per_joule: None,
+        restarts: None,
+        evidence: crate::exact::Evidence::default(),
     }
 }
 
