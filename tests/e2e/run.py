@@ -40,7 +40,7 @@ def main():
     usual = [name for name, function in scenarios.items() if not function.by_name]
     chosen = {name: scenarios[name] for name in options.scenario or usual}
     exporter = pathlib.Path(options.exporter).resolve() if options.exporter else built.program("jobledger-exporter")
-    if {"report", "record", "demo"} & set(chosen):
+    if {"report", "accounts", "interrupted_runs", "numbers_again", "record", "demo"} & set(chosen):
         options.cli = pathlib.Path(options.cli).resolve() if options.cli else built.program("jobledger")
     passed, failed, ran = _run_beds(_distributed(chosen, options), exporter, options)
     for title in sorted(set(chosen) - ran):

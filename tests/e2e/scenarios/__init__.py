@@ -2,7 +2,7 @@
 
 import importlib
 
-_MODULES = ("kinds", "restarts", "identity", "endings", "report", "accounting", "recordings", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed",
+_MODULES = ("kinds", "restarts", "identity", "endings", "report", "accounting", "runs", "recordings", "ledger", "short_jobs", "bindings", "gpus", "counters", "profilers", "bed",
             "devices", "bmc", "demo", "package")
 
 

@@ -20,7 +20,7 @@ _SCRIPTS = cache.REPOSITORY / "slurm/slurmctld"
 _INSTALLED = "/usr/share/jobledger/slurmctld/jobledger-admincomment.sh"
 _SERVICE = "jobledger-spool.service"
 _SETTINGS = "/etc/default/jobledger-slurm"
-_ACCOUNT = "physics"
+ACCOUNT = "physics"
 _SECONDS = 6
 # CPU seconds of a task before it is in its cgroup, at most, on an emulated machine.
 _FORKED = 0.4
@@ -55,11 +55,11 @@ _OF_JOBS = ("jobid", "jobidraw", "state", "exitcode", "submit", "eligible", "sta
 _OF_STEPS = ("jobid", "nodelist", "ntasks", "usercpu", "systemcpu", "tresusageinmax", "tresusageinmaxnode")
 
 
-def _unable(bed):
+def no_accounting(bed):
     return None if bed.emulated else "its slurmctld has no accounting"
 
 
-def _seconds(clock):
+def seconds_of(clock):
     """Of sacct's [D-][HH:]MM:SS[.mmm]."""
     days, _, clock = clock.rpartition("-")
     seconds = 0.0
@@ -70,7 +70,7 @@ def _seconds(clock):
 
 def _cpu_seconds(row):
     """What a step used, by sacct."""
-    return _seconds(row["usercpu"]) + _seconds(row["systemcpu"])
+    return seconds_of(row["usercpu"]) + seconds_of(row["systemcpu"])
 
 
 def _check_job(kind, reported, row):
@@ -86,7 +86,7 @@ def _check_job(kind, reported, row):
     who = job["identity"]
     equal(f"{kind}: who", [who[key] for key in ("user", "account", "partition", "name")],
           [row[key] for key in ("user", "account", "partition", "jobname")])
-    equal(f"{kind}: account", row["account"], _ACCOUNT)
+    equal(f"{kind}: account", row["account"], ACCOUNT)
     waited = int(row["start"]) - max(int(row["submit"]), int(row["eligible"]))
     equal(f"{kind}: time in the queue", job["queued_seconds"], max(waited, 0))
     # SLURM counts from the allocation, before the prolog, to the message that the job is done, after which slurmstepd removes its cgroup.
@@ -125,18 +125,18 @@ def _tasks(reported):
     return found
 
 
-def _check_steps(kind, reported, rows):
-    """Tasks used what sacct says of their steps."""
+def check_steps(kind, reported, rows, forked=_FORKED):
+    """Tasks used what sacct says of their steps, less `forked` CPU seconds of each task."""
     tasks = sum(_tasks(reported).values(), collections.Counter())
     by_step = {row["jobid"].partition(".")[2]: row for row in rows if "." in row["jobid"]}
-    # sacct counts a part of slurmstepd in this one, which has no task after 24.11.
-    del by_step["extern"]
+    # Where there is one: sacct counts a part of slurmstepd in it, and it has no task after 24.11.
+    by_step.pop("extern", None)
     equal(f"{kind}: steps", set(tasks) - {"extern"}, set(by_step))
     for step, row in by_step.items():
         used, by_sacct = tasks[step], _cpu_seconds(row)
         accuracy = 0.01 * by_sacct + 0.05
         # sacct has what slurmstepd gets from wait3(2) (mgr.c): from the fork on, before the task enters its cgroup.
-        expect(-accuracy <= by_sacct - used <= _FORKED * int(row["ntasks"]) + accuracy, f"{kind}, step {step}: {used} CPU seconds of tasks, {by_sacct} by sacct")
+        expect(-accuracy <= by_sacct - used <= forked * int(row["ntasks"]) + accuracy, f"{kind}, step {step}: {used} CPU seconds of tasks, {by_sacct} by sacct")
 
 
 def _check_two_nodes(reported, rows, of_job, has_most):
@@ -152,7 +152,7 @@ def _check_two_nodes(reported, rows, of_job, has_most):
         most, where = (dict(each.split("=") for each in step[field].split(","))["cpu"] for field in ("tresusageinmax", "tresusageinmaxnode"))
         equal("two nodes: which used more, by sacct", where, "node2")
         # In whole seconds.
-        close("two nodes: the most, and by sacct", tasks["node2"]["0"], _seconds(most), 1 + _FORKED)
+        close("two nodes: the most, and by sacct", tasks["node2"]["0"], seconds_of(most), 1 + _FORKED)
     used, held = (sum(node["values"][value] for node in nodes) for value in ("cpu_seconds", "cpu_allocated_seconds"))
     close("two nodes: CPU seconds, and of the job's cgroups", used, of_job, 0.01)
     close("two nodes: CPU efficiency", reported["numbers"]["cpu_efficiency"], used / held, 1e-6)
@@ -186,12 +186,12 @@ def _installed(context, server):
         bed.run(f"systemctl stop {_SERVICE}; rm -rf /run/systemd/system/{_SERVICE} /var/lib/jobledger-spool /usr/bin/jobledger {directory} {_SETTINGS}; systemctl daemon-reload")
 
 
-@scenario(beds.NEWEST, unable=_unable, seconds=220)
+@scenario(beds.NEWEST, unable=no_accounting, seconds=220)
 def accounts(context):
     """Reports have what sacct has of jobs that ended in every way, tasks used what sacct says, and AdminComment has each job's summary."""
     bed, slurm = context.bed, context.slurm
     with context.exporter("--jobs.steps", "--jobs.tasks"), context.prometheus(interval=5) as server, _installed(context, server), accounting.start(
-            bed, {_ACCOUNT: [bed.users[0].name]}, f"EpilogSlurmctld={_INSTALLED}") as database, second_node(bed), partition_of_both(bed) as partition:
+            bed, {ACCOUNT: [bed.users[0].name]}, f"EpilogSlurmctld={_INSTALLED}") as database, second_node(bed), partition_of_both(bed) as partition:
         body, options = _ON_BOTH
         ids = started(context, server, _JOBS | {"two nodes": (body, [*options, f"--partition={partition}"])}, "--mem=60")
         slurm.wait_over(ids.values())
@@ -203,7 +203,7 @@ def accounts(context):
 def _check_coordinators(database, user):
     """What `jobledger digest` asks for (cli/src/digest/coordinators.rs) is answered as it reads it."""
     answer = database.command("sacctmgr", "--readonly", "--noheader", "--parsable2", "show", "account", "withcoord", "format=account,coordinators")
-    equal("coordinators", sorted(answer.splitlines()), [f"{_ACCOUNT}|{user}", "root|"])
+    equal("coordinators", sorted(answer.splitlines()), [f"{ACCOUNT}|{user}", "root|"])
 
 
 def _check_all(context, server, database, names):
@@ -228,7 +228,7 @@ def _check_all(context, server, database, names):
     reports, rows = {}, {}
     for kind in ("steps", "two nodes"):
         reports[kind], rows[kind] = report(names[kind], "--format=json").json(), database.sacct(names[kind], *_OF_STEPS)
-        _check_steps(kind, reports[kind], rows[kind])
+        check_steps(kind, reports[kind], rows[kind])
     steps, two_nodes = names["steps"], names["two nodes"]
     _check_seff(report(steps, "--format=seff").out, reports["steps"], row(steps), _job(server, steps))
     _check_two_nodes(reports["two nodes"], rows["two nodes"], _job(server, two_nodes), knows_times(context.bed))

@@ -78,17 +78,18 @@ class Accounting:
             raise Failure(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def sacct(self, job, *fields):
+    def sacct(self, job, *fields, cluster=None):
         """Rows of the fields: the job, then its steps. Times are seconds since the epoch."""
+        where = [f"--clusters={cluster}"] if cluster else []
         text = self.command("env", "SLURM_TIME_FORMAT=%s", "sacct", "--parsable2", "--noheader", "--duplicates",
-                            f"--format={','.join(fields)}", f"--jobs={job}")
+                            f"--format={','.join(fields)}", f"--jobs={job}", *where)
         return [dict(zip(fields, line.split("|"))) for line in text.splitlines()]
 
 
 @contextlib.contextmanager
-def start(bed, accounts, *settings):
-    """Accounting for a virtual machine with these accounts and their users, the first of whom is coordinator, for a with block.
-    Other lines of slurm.conf may be given. slurmctld starts again before and after the block."""
+def start(bed, accounts, *settings, clusters=()):
+    """Accounting for a virtual machine with these accounts and their users, the first of whom is coordinator, for a with block. Lines of slurm.conf may
+    be given, instead of the bed's of the same name, and other clusters, which have the same accounts. slurmctld starts again before and after the block."""
     packages.check("accounting")
     programs = _programs(bed.suite)
     with scratch("jobledger-accounting") as home, contextlib.ExitStack() as stack:
@@ -117,7 +118,8 @@ def start(bed, accounts, *settings):
             logs = "\n".join(path.read_text(errors="replace")[-2000:] for path in [*home.glob("*.log"), *home.glob("*.out")])
             raise Failure(f"{failure}\n{logs}") from failure
         # slurmdbd informs a slurmctld of changes where it registered, and the machine is not there: all is set before it registers.
-        found.command("sacctmgr", "--immediate", "add", "cluster", cluster)
+        for name in (cluster, *clusters):
+            found.command("sacctmgr", "--immediate", "add", "cluster", name)
         for account, users in accounts.items():
             found.command("sacctmgr", "--immediate", "add", "account", account)
             for user in users:
@@ -126,10 +128,11 @@ def start(bed, accounts, *settings):
         address, port = bed.forward("slurmdbd", port)
         before = bed.agent.get(_CONFIG)
         stack.callback(_configure, bed, before)
-        others = [line for line in before.decode().splitlines() if not line.startswith("AccountingStorage")]
-        own = ["AccountingStorageType=accounting_storage/slurmdbd", f"AccountingStorageHost={address}", f"AccountingStoragePort={port}"]
-        _configure(bed, "\n".join([*others, *own, *settings, ""]).encode())
-        wait_for("slurmctld to register", lambda: found.command("sacctmgr", "--noheader", "--parsable2", "show", "cluster",
+        own = ["AccountingStorageType=accounting_storage/slurmdbd", f"AccountingStorageHost={address}", f"AccountingStoragePort={port}", *settings]
+        names = {line.partition("=")[0] for line in own}
+        others = [line for line in before.decode().splitlines() if line.partition("=")[0] not in names]
+        _configure(bed, "\n".join([*others, *own, ""]).encode())
+        wait_for("slurmctld to register", lambda: found.command("sacctmgr", "--noheader", "--parsable2", "show", "cluster", f"cluster={cluster}",
                                                                 "format=controlhost").strip())
         yield found
 

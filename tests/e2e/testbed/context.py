@@ -70,9 +70,9 @@ class Context:
             self.bed.stop_exporter()
         self._start(flags)
 
-    def prometheus(self, interval=15):
-        """Runs a Prometheus that scrapes the exporter, for a with block."""
-        return prometheus.start(self.bed.exporter, interval, self.options.prometheus)
+    def prometheus(self, interval=15, **more):
+        """Runs a Prometheus that scrapes the exporter, for a with block (prometheus.py says what more there is)."""
+        return prometheus.start(self.bed.exporter, interval, self.options.prometheus, **more)
 
     def lint(self):
         """The output of promtool check metrics, in the version of `prometheus`; empty if all is right."""

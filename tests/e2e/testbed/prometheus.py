@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import pathlib
+import re
 import time
 import urllib.error
 import urllib.parse
@@ -11,6 +12,8 @@ import urllib.request
 
 from . import cache, debian, packages
 from .processes import Failure, free_ports, running, scratch, wait_for
+
+_RULES = cache.REPOSITORY / "rules/recording"
 
 
 def programs(version):
@@ -69,13 +72,18 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def start(target, interval, version="2"):
-    """A server that scrapes `target` (host:port) every `interval` seconds."""
+def start(target, interval, version="2", labels=None, relabel=(), rules=False):
+    """A server that scrapes `target` (host:port) every `interval` seconds. The target may have labels, and its samples be relabelled. With `rules`
+    the recording rules are evaluated as often as samples come."""
     binary, _ = programs(version)
     with scratch("jobledger-prometheus") as directory:
         config = directory / "prometheus.yml"
-        config.write_text(f"global:\n  scrape_interval: {interval}s\n  scrape_timeout: {interval}s\n"
-                          f"scrape_configs:\n- job_name: jobledger\n  static_configs:\n  - targets: ['{target}']\n")
+        # JSON is YAML.
+        scraped = {"job_name": "jobledger", "static_configs": [{"targets": [target], "labels": labels or {}}], "metric_relabel_configs": list(relabel)}
+        every = f"{interval}s"
+        files = _often(directory, every) if rules else []
+        config.write_text(json.dumps({"global": {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every},
+                                      "rule_files": files, "scrape_configs": [scraped]}))
         (port,) = free_ports(1)
         server = Prometheus(f"127.0.0.1:{port}")
         command = [str(binary), f"--config.file={config}", f"--storage.tsdb.path={directory}/data",
@@ -85,6 +93,14 @@ def start(target, interval, version="2"):
                 f"http://{server.address}/-/ready", timeout=5).status == 200, 60)
             yield server
 
+
+def _often(directory, interval):
+    """Copies of the recording rules with this interval: their paths."""
+    made = []
+    for path in _RULES.glob("*.yaml"):
+        made.append(str(directory / path.name))
+        (directory / path.name).write_text(re.sub(r"interval: \S+", f"interval: {interval}", path.read_text()))
+    return made
 
 
 def _seconds(stamp):

@@ -31,11 +31,17 @@ impl Prometheus {
             let all: Vec<&str> = selector.iter().map(String::as_str).chain(more).collect();
             self.scope.selector(&all)
         };
-        let (series, time) = (matchers(&names), range((until - from).max(1.0)));
+        let time = range((until - from).max(1.0));
         let (cluster, cpus) = (&self.scope.cluster_label, format!("jobledger_job_cpus{}", matchers("")));
         let on = format!("(instance, slurm_node, {cluster})");
+        // A function of a range drops the name: several at once would have the same labels.
+        let fell: BTreeSet<String> = counters
+            .iter()
+            .map(|counter| format!("max by {on} (resets({}{}{time})) > 0", counter.series, matchers("")))
+            .collect();
+        let fell = Vec::from_iter(fell).join(" or ");
         let query = format!(
-            "label_replace(max by {on} (resets({series}{time})) > 0, \"of\", \"resets\", \"\", \"\") \
+            "label_replace({fell}, \"of\", \"resets\", \"\", \"\") \
              or label_replace(max by {on} (max_over_time({cpus}{time}) - min_over_time({cpus}{time})) > 0, \"of\", \"cpus\", \"\", \"\")"
         );
         let mut changes = Changes::default();
