@@ -109,6 +109,12 @@ LOST, DRIVER = "JobledgerGpuLost", "JobledgerGpuDriverFailed"
 PORT_DOWN, PORT_SLOW = "JobledgerInfinibandPortDown", "JobledgerInfinibandPortSlow"
 DOWN, MANY_DOWN, MISSING = "JobledgerExporterDown", "JobledgerExportersDown", "JobledgerTargetsMissing"
 
+
+def by_replicas(parts):
+    """What two servers with a label `replica` write into one store."""
+    return [each | {"series": each["series"][:-1] + f',replica="{replica}"}}'} for replica in "ab" for each in parts]
+
+
 # GPUs of jobs.
 history("a job stages data for 70 minutes with 16 of 16 cores, then trains: its owner is informed once, and the text says what the CPUs did",
         series(node("n1", 200), job("n1", 1, 200), gpu("n1", 1, "0+60x200", "0+60x70 4203+3x130", "0x70 57+57x130"), cpu("n1", 1, "0+960x200", 16, 200, gpus=1)),
@@ -256,6 +262,12 @@ history("a node of the job joins late: its hours before are not idle ones",
         series(node("n1", 300), node("n2", 300), job("n1", 1, 300), job("n2", 1, 200, before="_x100 "), cpu("n1", 1, "0+6x300", 4, 300), cpu("n2", 1, "_x100 0+240x200", 4, 200, before="_x100 ")),
         (260, CPU_LOW, 0))
 history("a workflow's manager on one core sleeps: nobody lacks the core", series(node("n1", 400), job("n1", 1, 400), cpu("n1", 1, "0+0.1x400", 1, 400)), (390, STILL, 0), (390, CPU_LOW, 0))
+
+for held in (8, 16):
+    history(f"two replicas in one store, over which the rules run: a job with {held} of 16 CPUs that uses a tenth of one has one alert",
+            by_replicas(series(node("n1", 340), one("jobledger_node_cpus", "16x340", job="jobledger", instance="n1"), one("jobledger_node_cores", "16x340", job="jobledger", instance="n1"),
+                               job("n1", 1, 340), cpu("n1", 1, "0+6x340", held, 340))),
+            (330, CPU_LOW, 1))
 
 # Memory of jobs.
 history("memory wavers about the threshold for two hours",
