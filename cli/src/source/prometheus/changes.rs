@@ -31,12 +31,19 @@ impl Prometheus {
             let all: Vec<&str> = selector.iter().map(String::as_str).chain(more).collect();
             self.scope.selector(&all)
         };
-        let (series, time) = (matchers(&names), range((until - from).max(1.0)));
+        let time = range((until - from).max(1.0));
         let (cluster, cpus) = (&self.scope.cluster_label, format!("jobledger_job_cpus{}", matchers("")));
         let on = format!("(instance, slurm_node, {cluster})");
+        // `resets` drops names: of a GPU several counters have the same labels.
+        let names_of_counters: BTreeSet<&str> = counters.iter().map(|counter| counter.series).collect();
+        let resets: Vec<String> = names_of_counters
+            .into_iter()
+            .map(|name| format!("max by {on} (resets({name}{}{time})) > 0", matchers("")))
+            .collect();
         let query = format!(
-            "label_replace(max by {on} (resets({series}{time})) > 0, \"of\", \"resets\", \"\", \"\") \
-             or label_replace(max by {on} (max_over_time({cpus}{time}) - min_over_time({cpus}{time})) > 0, \"of\", \"cpus\", \"\", \"\")"
+            "label_replace({}, \"of\", \"resets\", \"\", \"\") \
+             or label_replace(max by {on} (max_over_time({cpus}{time}) - min_over_time({cpus}{time})) > 0, \"of\", \"cpus\", \"\", \"\")",
+            resets.join(" or ")
         );
         let mut changes = Changes::default();
         let mut nodes = BTreeSet::new();
