@@ -529,8 +529,8 @@ mod tests {
             "--tz=UTC",
             "--timeout=9",
             "--width=99",
+            "--ascii=always",
             "--no-sacct",
-            "--ascii",
         ];
         let parsed = Arguments::parse_from(["jobledger", "spool"].iter().chain(&given));
         assert_eq!(parsed.common.again(), given);

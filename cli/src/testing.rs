@@ -108,13 +108,7 @@ pub fn job() -> Job {
             resets: Some(0),
             cpus_changed: false,
             interval: Some(30.0),
-            accounted: Some(Accounted {
-                submit: Some(START - 42.0),
-                start: START,
-                end: Some(START + ELAPSED),
-                elapsed: Some(ELAPSED),
-                suspended: Some(0.0),
-            }),
+            accounted: None,
         },
     }
 }

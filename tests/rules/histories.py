@@ -257,6 +257,12 @@ history("a node of the job joins late: its hours before are not idle ones",
         (260, CPU_LOW, 0))
 history("a workflow's manager on one core sleeps: nobody lacks the core", series(node("n1", 400), job("n1", 1, 400), cpu("n1", 1, "0+0.1x400", 1, 400)), (390, STILL, 0), (390, CPU_LOW, 0))
 
+for held in (8, 16):
+    history(f"a job with {held} of 16 CPUs uses a tenth of one",
+            series(node("n1", 340), one("jobledger_node_cpus", "16x340", job="jobledger", instance="n1"), one("jobledger_node_cores", "16x340", job="jobledger", instance="n1"),
+                   job("n1", 1, 340), cpu("n1", 1, "0+6x340", held, 340)),
+            (330, CPU_LOW, 1))
+
 # Memory of jobs.
 history("memory wavers about the threshold for two hours",
         series(node("n1", 200), job("n1", 1, 200), memory("n1", 1, "anon", " ".join(["96x5 94x5"] * 16)), memory("n1", 1, "limit", "100x200")),

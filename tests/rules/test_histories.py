@@ -15,7 +15,7 @@ try:
 except ImportError:
     yaml = None
 
-from histories import HISTORIES
+from histories import CPU_LOW, HISTORIES, NODE_IDLE, STILL
 from needed import only
 
 RULES = Path(__file__).resolve().parents[2] / "rules"
@@ -56,6 +56,11 @@ def with_job_labels(series):
     return found
 
 
+def by_replicas(series):
+    """What two servers with a label `replica` write into one store."""
+    return [each | {"series": each["series"][:-1] + f',replica="{replica}"}}'} for replica in "ab" for each in series]
+
+
 def least_with_all_results(histories):
     """The shortest of these histories in which each alert fires, and is silent, if it does in any: what a label breaks is an expression."""
     kept, seen = {}, set()
@@ -93,6 +98,11 @@ class Histories(unittest.TestCase):
         changed = {name: each for name, each in histories.items() if each[0] != HISTORIES[name][0]}
         self.assertGreater(len(changed), 30)
         self.check_all(least_with_all_results(changed))
+
+    def test_alerts_of_cpus_are_the_same_over_two_replicas(self):
+        of_cpus = {name: (by_replicas(series), checks) for name, (series, checks) in HISTORIES.items() if {check[1] for check in checks} <= {CPU_LOW, NODE_IDLE, STILL}}
+        self.assertGreater(len(of_cpus), 5)
+        self.check_all(of_cpus)
 
 
 if __name__ == "__main__":

@@ -146,7 +146,6 @@ pub fn short() -> Job {
     for node in &mut job.nodes {
         (node.end, node.seen_until) = (Some(START + 30.0), START + 30.0);
     }
-    job.evidence.accounted = None;
     job.curves = Some(Curves::new(START, START + 30.0, 15.0));
     job
 }

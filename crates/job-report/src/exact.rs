@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::job::{Job, Node, State};
+use crate::job::{Gpu, Job, Node, State};
 use crate::metric;
 use crate::numbers::count;
 use crate::run::CLOCKS;
@@ -276,7 +276,12 @@ fn cpus_held_less(node: &Node) -> Option<Reason> {
 
 fn gpus_held_less(node: &Node) -> Option<Reason> {
     let ran = node.end.unwrap_or(node.seen_until) - node.start - node.suspended_seconds;
-    let held = node.gpus.iter().filter_map(|gpu| gpu.values.get(&metric::GPU_ALLOCATED_SECONDS));
+    // Nobody sees whether a GPU works while the exporter is away.
+    let seen = |gpu: &Gpu| Some(gpu.busy()? + gpu.values.get(&metric::GPU_IDLE_SECONDS)?);
+    let held = node.gpus.iter().filter_map(|gpu| {
+        let held = gpu.values.get(&metric::GPU_ALLOCATED_SECONDS)?;
+        Some(seen(gpu).map_or(held, |seen| seen.min(held)))
+    });
     less(GPUS, held.reduce(f64::min)?, ran)
 }
 
