@@ -156,6 +156,7 @@ pub enum Command {
     #[command(after_help = examples::WASTE)]
     Waste(Waste),
     /// What users, accounts, partitions or nodes held and used, from the counters of owners
+    #[command(after_help = examples::USAGE)]
     Usage(Usage),
     /// What running jobs do now, live
     #[command(after_help = examples::TOP)]
@@ -173,8 +174,10 @@ pub enum Command {
     #[command(after_help = examples::MAIL)]
     Mail(Mail),
     /// Stores what a job used in SLURM's AdminComment: what EpilogSlurmctld of slurm.conf starts
+    #[command(after_help = examples::ADMIN_COMMENT)]
     AdminComment(AdminComment),
     /// Does what mail --spool and admin-comment --spool left to it, until it is ended: a service
+    #[command(after_help = examples::SPOOL)]
     Spool,
     /// Mails users what their ended jobs wasted, by a file of policies
     #[command(after_help = examples::DIGEST)]

@@ -5,9 +5,7 @@ mod large;
 use std::sync::LazyLock;
 
 use job_report::metric::{self, Metric};
-use job_report::{
-    Accounted, Ended, Evidence, Gpu, Hardware, Identity, Job, Node, Origin, Report, Thresholds, Values,
-};
+use job_report::{Ended, Evidence, Gpu, Hardware, Identity, Job, Node, Origin, Report, Thresholds, Values};
 
 use crate::text::harmless;
 
@@ -104,12 +102,7 @@ pub fn job() -> Job {
         curves: None,
         grams_per_joule: None,
         restarts: Some(0),
-        evidence: Evidence {
-            resets: Some(0),
-            cpus_changed: false,
-            interval: Some(30.0),
-            accounted: None,
-        },
+        evidence: Evidence { resets: Some(0), cpus_changed: false, interval: Some(30.0), accounted: None },
     }
 }
 

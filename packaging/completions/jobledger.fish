@@ -216,10 +216,12 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l timeout -d
 complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l width -d 'Columns of a report as text [default: the terminal\'s, 120 at most; 80 without one]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l ascii -d 'No characters beyond ASCII in a report as text' -r -f -a "auto\t'Where $LC_ALL, $LC_CTYPE or $LANG names a locale without UTF-8'
+always\t'Always'
+never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
-complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand usage" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s u -l user -d 'Jobs of this user [default: all that you may see]' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand top" -s A -l account -d 'Jobs of this account' -r
@@ -369,11 +371,13 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l ti
 complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l width -d 'Columns of a report as text [default: the terminal\'s, 120 at most; 80 without one]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l ascii -d 'No characters beyond ASCII in a report as text' -r -f -a "auto\t'Where $LC_ALL, $LC_CTYPE or $LANG names a locale without UTF-8'
+always\t'Always'
+never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l spool -d 'Leaves it to `jobledger spool`. Where that does not run, or has too many, nothing is stored'
 complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
-complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand admin-comment" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l url -d 'The URL of Prometheus, with the path before /api/v1; also $JOBLEDGER_URL, or server.url in the configuration' -r
 complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l http.config.file -d 'Credentials and TLS for the server, in the format of promtool\'s --http.config.file' -r -F
@@ -386,10 +390,12 @@ complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l timeout -d
 complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l color -d 'When to colour' -r -f -a "auto\t'On a terminal, unless $NO_COLOR is set'
 always\t'Always'
 never\t'Never'"
-complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l width -d 'Columns of a report as text [default: 80]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l width -d 'Columns of a report as text [default: the terminal\'s, 120 at most; 80 without one]' -r
+complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l ascii -d 'No characters beyond ASCII in a report as text' -r -f -a "auto\t'Where $LC_ALL, $LC_CTYPE or $LANG names a locale without UTF-8'
+always\t'Always'
+never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
-complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -l ascii -d 'No characters beyond ASCII in a report as text'
 complete -c jobledger -n "__fish_jobledger_using_subcommand spool" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l policies -d 'The file of policies' -r -F
 complete -c jobledger -n "__fish_jobledger_using_subcommand digest" -l only -d 'Of this user alone' -r
@@ -507,20 +513,23 @@ never\t'Never'"
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -l no-sacct -d 'Does not ask sacct for state, time limit and waiting time'
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -s v -l verbose -d 'Shows each query, with its time and the size of its answer, on the standard error'
 complete -c jobledger -n "__fish_jobledger_using_subcommand flags" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "report" -d 'What jobs used of what they had, and what to change'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "list" -d 'Jobs, a line each'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "array" -d 'How the elements of an array differ'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "compare" -d 'Jobs side by side, and how well they scale'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "waste" -d 'What ended jobs held and did not use'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "top" -d 'What running jobs do now, live'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "export" -d 'A job\'s data as a file for other programs'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "record" -d 'Records what the node\'s exporter shows of the job that this runs in, for reports and exports without a server'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "snapshot" -d 'What the job that this runs in used on this node so far, as a line of JSON'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "digest" -d 'Mails users what their ended jobs wasted, by a file of policies'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "idle-gpus" -d 'Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "check" -d 'What of this program works here, and what would change it'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "completions" -d 'Completions for a shell'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "man" -d 'The man page of this program, or of a command'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "flags" -d 'The page docs/cli-flags.md'
-complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste top export record snapshot mail digest idle-gpus check completions man flags help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "report" -d 'What jobs used of what they had, and what to change'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "list" -d 'Jobs, a line each'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "array" -d 'How the elements of an array differ'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "compare" -d 'Jobs side by side, and how well they scale'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "waste" -d 'What ended jobs held and did not use'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "usage" -d 'What users, accounts, partitions or nodes held and used, from the counters of owners'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "top" -d 'What running jobs do now, live'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "export" -d 'A job\'s data as a file for other programs'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "record" -d 'Records what the node\'s exporter shows of the job that this runs in, for reports and exports without a server'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "snapshot" -d 'What the job that this runs in used on this node so far, as a line of JSON'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "mail" -d 'SLURM\'s mail of a job, with its report: what MailProg of slurm.conf starts'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "admin-comment" -d 'Stores what a job used in SLURM\'s AdminComment: what EpilogSlurmctld of slurm.conf starts'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "spool" -d 'Does what mail --spool and admin-comment --spool left to it, until it is ended: a service'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "digest" -d 'Mails users what their ended jobs wasted, by a file of policies'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "idle-gpus" -d 'Mails users whose running jobs have idle GPUs, and cancels such jobs where the site wants that'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "check" -d 'What of this program works here, and what would change it'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "completions" -d 'Completions for a shell'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "man" -d 'The man page of this program, or of a command'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "flags" -d 'The page docs/cli-flags.md'
+complete -c jobledger -n "__fish_jobledger_using_subcommand help; and not __fish_seen_subcommand_from report list array compare waste usage top export record snapshot mail admin-comment spool digest idle-gpus check completions man flags help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

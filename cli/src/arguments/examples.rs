@@ -78,3 +78,16 @@ Examples:
 pub(super) const COMPLETIONS: &str = "\
 Examples:
   jobledger completions bash           # for ~/.local/share/bash-completion/completions/jobledger";
+
+pub(super) const USAGE: &str = "\
+Examples:
+  jobledger usage --by=account --since=2026-10-01 --until=2026-11-01
+  jobledger usage --by=user --since=7d --format=csv";
+
+pub(super) const ADMIN_COMMENT: &str = "\
+Examples:
+  jobledger admin-comment --spool      # in EpilogSlurmctld";
+
+pub(super) const SPOOL: &str = "\
+Examples:
+  jobledger spool                      # what jobledger-spool.service starts";

@@ -72,6 +72,10 @@ fn judged(policy: &Policy, report: &Report, thresholds: &Thresholds) -> Result<O
     if !policy.jobs.has(report, thresholds) {
         return Ok(None);
     }
+    // What rests on a number that may not be exact is not said.
+    if let Some(reason) = report.not_judged(policy.measure.subject()) {
+        return Err(reason.key().replace('_', " "));
+    }
     match policy.measure.of(report, thresholds) {
         Some(hours) => Ok(Some(hours)),
         None if policy.measure.makes_sense(report) => Err(policy.measure.name().to_owned()),
@@ -212,6 +216,8 @@ fn filled(template: &str, report: &Report, thresholds: &Thresholds) -> Option<St
 
 #[cfg(test)]
 mod tests {
+    use job_report::Reason;
+
     use super::*;
     use crate::testing::{self, THRESHOLDS};
 
@@ -271,9 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn what_rests_on_an_inexact_number_is_not_judged() {
+        let mut reports = jobs(&["a", "b", "c"]);
+        reports[0].quality.reasons.push(Reason::HeldLessThanElapsed { what: "GPUs", held: 2.0, ran: 6.0 });
+        reports[1].quality.reasons.push(Reason::CpusChanged);
+        let policies = policies(GPUS);
+        let (findings, left_out) = find(&policies, &reports, &THRESHOLDS);
+        assert_eq!(findings.iter().map(|finding| finding.user.name.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        let expected = (("p".to_owned(), "held less than elapsed".to_owned()), 1);
+        assert_eq!(left_out.by_policy.into_iter().collect::<Vec<_>>(), [expected]);
+    }
+
+    #[test]
     fn jobs_that_were_not_wholly_seen_are_not_judged() {
         let mut reports = jobs(&["a", "b", "", "d"]);
-        reports[0].quality.ends_not_seen = 1;
+        reports[0].quality.reasons.push(Reason::EndNotSeen { nodes: 1, of: 2 });
         let policies = policies(GPUS);
         let (findings, left_out) = find(&policies, &reports, &THRESHOLDS);
         let at_all = [("not wholly seen", 1), ("of unknown users", 1)].into();

@@ -1,6 +1,6 @@
 //! What a policy adds up: hours that jobs had, and those of them that were wasted.
 
-use job_report::{Report, Thresholds, gpus_never_used, metric};
+use job_report::{Report, Subject, Thresholds, gpus_never_used, metric};
 use serde::Deserialize;
 
 use super::number::count;
@@ -45,6 +45,16 @@ impl Hours {
 }
 
 impl Measure {
+    /// What its hours rest on.
+    pub(super) fn subject(self) -> Subject {
+        match self {
+            Self::GpuHours | Self::GpuHoursNeverUsed => Subject::Gpus,
+            Self::CoreHours | Self::CoreHoursBeyondOne => Subject::Cpus,
+            Self::MemoryGibHours => Subject::Peaks,
+            Self::LimitCoreHours | Self::LimitGpuHours => Subject::Time,
+        }
+    }
+
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::GpuHours,

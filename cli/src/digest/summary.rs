@@ -171,6 +171,7 @@ fn flush(text: &mut String, rows: &mut Vec<table::Row>) {
 #[cfg(test)]
 mod tests {
     use jiff::tz::TimeZone;
+    use job_report::Reason;
     use jobledger_testkit::scratch::Scratch;
 
     use super::*;
@@ -249,7 +250,7 @@ bob    della       1   74.8    18.7  75 %   20 %  -
         let mut job = testing::job();
         job.nodes.iter_mut().for_each(|node| (node.gpus, node.gpus_held) = (Vec::new(), None));
         let mut lost = testing::report(job.clone());
-        lost.quality.ends_not_seen = 1;
+        lost.quality.reasons.push(Reason::EndNotSeen { nodes: 1, of: 2 });
         let reports = [testing::report(job), lost];
         let (findings, left_out) = find(&policies, &reports, &THRESHOLDS);
         assert!(findings.is_empty());

@@ -152,7 +152,7 @@ fn seff_has_the_lines_of_arrays_single_cores_and_jobs_seen_in_part() {
     for line in [
         "Array Job ID: 39798790_5\n",
         "State: UNKNOWN\nCores: 1\n",
-        "WARNING: A part of the job was not seen: 1 of 2 nodes, its end not seen.\n",
+        "WARNING: Totals may not be exact: its end was not seen; 1 of 2 nodes were seen.\n",
         "Memory Efficiency: 10.08% of 128.00 GB (128.00 GB/node)\n",
     ] {
         assert!(text.contains(line), "{line:?} is not in\n{text}");

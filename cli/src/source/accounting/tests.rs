@@ -67,7 +67,9 @@ fn it_goes_before_what_is_derived_and_leaves_what_it_does_not_say() {
         Some(Ended { state: "FAILED".to_owned(), origin: Origin::Derived, exit_code: None, signal: None });
     let mut fields = this_run();
     (fields[13], fields[14], fields[15], fields[16]) = ("CANCELLED by 1000", "0:15", "UNLIMITED", "");
-    fill(&mut job, &parse(&line(&fields), DELIMITER));
+    let mut records = parse(&line(&fields), DELIMITER);
+    records.iter_mut().for_each(|record| record.is_of_cluster = true);
+    fill(&mut job, &records);
     let ended = job.ended.unwrap();
     assert_eq!((ended.state.as_str(), ended.origin), ("CANCELLED", Origin::Accounting));
     assert_eq!((ended.exit_code, ended.signal), (Some(0), Some(15)));

@@ -141,7 +141,10 @@ async fn runs_are_told_apart() {
     };
     assert_eq!(cpu(WhichRun::Last).await, Ok((2, 2, 1100.0, Some(75.0))));
     assert_eq!(cpu(WhichRun::Number(1)).await, Ok((1, 2, 1000.0, Some(142.5))));
-    assert_eq!(cpu(WhichRun::Number(3)).await.unwrap_err().says, "job 7 has 2 runs: --run=1 to 2");
+    assert_eq!(
+        cpu(WhichRun::Number(3)).await.unwrap_err().says,
+        "job 7 was seen in these runs: --run with one of 1, 2"
+    );
 }
 
 #[tokio::test]
