@@ -102,7 +102,7 @@ pub fn job() -> Job {
         curves: None,
         grams_per_joule: None,
         restarts: Some(0),
-        evidence: Evidence { resets: Some(0), cpus_changed: false, interval: Some(30.0), accounted: None },
+        evidence: Evidence { resets: Some(0), interval: Some(30.0), ..Evidence::default() },
     }
 }
 

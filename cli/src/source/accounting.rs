@@ -302,7 +302,9 @@ pub fn fill(job: &mut Job, records: &[Record]) {
         submit: record.submit,
         start: record.start.unwrap_or_else(|| job.start()),
         end: record.end,
-        elapsed: record.elapsed,
+        elapsed: record
+            .elapsed
+            .or_else(|| Some(record.end? - record.start? - record.suspended.unwrap_or(0.0))),
         suspended: record.suspended,
     });
 }

@@ -18,6 +18,8 @@ pub struct Evidence {
     pub cpus_changed: bool,
     /// Seconds between scrapes. `None` if that is not known.
     pub interval: Option<f64>,
+    /// The same user had a run of this number before, and nothing says whether that was another job, or a part of this run.
+    pub may_be_a_part: bool,
     /// What SLURM's accounting has of the run. `None` without a record that fits.
     pub accounted: Option<Accounted>,
 }
@@ -89,6 +91,9 @@ pub enum Reason {
         /// Seconds by the accounting.
         accounting: f64,
     },
+    /// Its user had a run of this number before, which may be a part of this one: an allocation without `PrologFlags=Contain` has no cgroup between
+    /// its steps.
+    MayBeAPart,
     /// It did nothing for a while, and SLURM's accounting, which knows whether it was suspended, is not there.
     SuspendedUnknown,
 }
@@ -130,6 +135,7 @@ impl Reason {
             Self::HeldLessThanElapsed { .. } => "held_less_than_elapsed",
             Self::CpusChanged => "cpus_changed",
             Self::AccountingDisagrees { .. } => "accounting_disagrees",
+            Self::MayBeAPart => "may_be_a_part",
             Self::SuspendedUnknown => "suspended_unknown",
         }
     }
@@ -159,6 +165,10 @@ impl Reason {
                     time(*accounting)
                 )
             }
+            Self::MayBeAPart => {
+                "its user had this number before: it may be a part of a run, SLURM's accounting is not known"
+                    .to_owned()
+            }
             Self::SuspendedUnknown => {
                 "it did nothing for a while, and may have been suspended: SLURM's accounting is not known"
                     .to_owned()
@@ -175,7 +185,9 @@ impl Reason {
             }
             Self::CpusChanged => subject == Subject::Cpus,
             Self::ScrapesMissing { .. } => subject == Subject::Peaks,
-            Self::AccountingDisagrees { .. } | Self::SuspendedUnknown => subject != Subject::Peaks,
+            Self::AccountingDisagrees { .. } | Self::MayBeAPart | Self::SuspendedUnknown => {
+                subject != Subject::Peaks
+            }
             Self::EndNotSeen { .. } | Self::NodesNotSeen { .. } | Self::MoreNodesThanAllocated { .. } => true,
         }
     }
@@ -231,10 +243,13 @@ pub(crate) fn reasons(job: &Job, coverage: Option<f64>) -> Vec<Reason> {
     if job.evidence.cpus_changed {
         found.push(Reason::CpusChanged);
     } else {
-        found.extend(job.nodes.iter().find_map(cpus_held_less));
+        found.extend(job.nodes.iter().find_map(|node| cpus_held_less(job, node)));
     }
-    found.extend(job.nodes.iter().find_map(gpus_held_less));
+    found.extend(job.nodes.iter().find_map(|node| gpus_held_less(job, node)));
     found.extend(disagreement(job));
+    if job.evidence.may_be_a_part && job.evidence.accounted.is_none() {
+        found.push(Reason::MayBeAPart);
+    }
     if job.suspended_seconds().is_none() && pauses(job) {
         found.push(Reason::SuspendedUnknown);
     }
@@ -267,15 +282,15 @@ fn less(what: &'static str, held: f64, ran: f64) -> Option<Reason> {
     (held < LEAST_HELD * ran - SLACK).then_some(Reason::HeldLessThanElapsed { what, held, ran })
 }
 
-/// Each CPU is counted from the start to the end.
-fn cpus_held_less(node: &Node) -> Option<Reason> {
+/// Each CPU is counted from the start of the run to the end. On a node whose cgroup came late it is counted from then on.
+fn cpus_held_less(job: &Job, node: &Node) -> Option<Reason> {
     let held = node.values.get(&metric::CPU_ALLOCATED_SECONDS)?;
     let cpus = node.values.get(&metric::CPUS).filter(|cpus| *cpus > 0.0)?;
-    less(CPUS, held / cpus, node.end? - node.start - node.suspended_seconds)
+    less(CPUS, held / cpus, node.end? - job.start() - node.suspended_seconds)
 }
 
-fn gpus_held_less(node: &Node) -> Option<Reason> {
-    let ran = node.end.unwrap_or(node.seen_until) - node.start - node.suspended_seconds;
+fn gpus_held_less(job: &Job, node: &Node) -> Option<Reason> {
+    let ran = node.end.unwrap_or(node.seen_until) - job.start() - node.suspended_seconds;
     // Nobody sees whether a GPU works while the exporter is away.
     let seen = |gpu: &Gpu| Some(gpu.busy()? + gpu.values.get(&metric::GPU_IDLE_SECONDS)?);
     let held = node.gpus.iter().filter_map(|gpu| {
@@ -306,4 +321,147 @@ fn pauses(job: &Job) -> bool {
         (longest, from) = (longest.max(pause), end);
     }
     longest >= LEAST_PAUSE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::curves::Curves;
+    use crate::job::{Gpu, Identity};
+
+    /// A job of two hours on a node with four CPUs and a GPU, of which all was looked at.
+    fn job() -> Job {
+        let mut node = Node { end: Some(7200.0), seen_until: 7200.0, ..Node::default() };
+        let mut gpu = Gpu::default();
+        for (metric, value) in [(&metric::CPUS, 4.0), (&metric::CPU_ALLOCATED_SECONDS, 28_800.0)] {
+            node.values.set(metric, value);
+        }
+        for (metric, value) in [
+            (&metric::GPU_ALLOCATED_SECONDS, 7200.0),
+            (&metric::GPU_BUSY_SECONDS, 7000.0),
+            (&metric::GPU_IDLE_SECONDS, 190.0),
+        ] {
+            gpu.values.set(metric, value);
+        }
+        node.gpus = vec![gpu];
+        Job {
+            id: 7,
+            cluster: None,
+            identity: Identity::default(),
+            run: 1,
+            runs: 1,
+            ended: None,
+            time_limit: None,
+            nodes_allocated: Some(1),
+            queued_seconds: None,
+            nodes: vec![node],
+            curves: None,
+            grams_per_joule: None,
+            restarts: None,
+            evidence: Evidence { resets: Some(0), interval: Some(30.0), ..Evidence::default() },
+        }
+    }
+
+    fn accounted(elapsed: f64, suspended: f64) -> Accounted {
+        let end = Some(elapsed + suspended);
+        Accounted { submit: None, start: 0.0, end, elapsed: Some(elapsed), suspended: Some(suspended) }
+    }
+
+    fn keys(job: &Job, coverage: Option<f64>) -> Vec<&'static str> {
+        reasons(job, coverage).iter().map(Reason::key).collect()
+    }
+
+    #[track_caller]
+    fn gives(change: impl Fn(&mut Job), expected: &[&str]) {
+        let mut changed = job();
+        change(&mut changed);
+        assert_eq!(keys(&changed, Some(1.0)), expected);
+    }
+
+    #[test]
+    fn a_run_that_was_wholly_seen_is_exact() {
+        assert_eq!((keys(&job(), Some(1.0)), unchecked(&job())), (vec![], vec![]));
+        gives(|job| job.account(accounted(7203.0, 0.0)), &[]);
+        let unknown = Job { nodes_allocated: None, evidence: Evidence::default(), ..job() };
+        assert_eq!(unchecked(&unknown), [Unchecked::Nodes, Unchecked::Scrapes, Unchecked::Resets]);
+    }
+
+    #[test]
+    fn what_was_not_seen_is_a_reason() {
+        gives(|job| job.nodes[0].end = None, &["end_not_seen"]);
+        gives(|job| job.nodes_allocated = Some(2), &["nodes_not_seen"]);
+        gives(|job| job.nodes_allocated = Some(0), &["more_nodes_than_allocated"]);
+        assert_eq!(keys(&job(), Some(0.89)), ["scrapes_missing"]);
+        assert_eq!(keys(&job(), None), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn what_was_counted_for_a_part_of_the_run_is_a_reason() {
+        gives(|job| job.evidence.resets = Some(1), &["counter_reset"]);
+        gives(
+            |job| job.nodes[0].values.set(&metric::CPU_ALLOCATED_SECONDS, 27_000.0),
+            &["held_less_than_elapsed"],
+        );
+        gives(
+            |job| job.nodes[0].gpus[0].values.set(&metric::GPU_ALLOCATED_SECONDS, 6000.0),
+            &["held_less_than_elapsed"],
+        );
+        gives(
+            |job| job.nodes[0].gpus[0].values.set(&metric::GPU_BUSY_SECONDS, 5000.0),
+            &["held_less_than_elapsed"],
+        );
+        // With other CPUs before, the last number says nothing of the time.
+        let fewer = |job: &mut Job| {
+            job.evidence.cpus_changed = true;
+            job.nodes[0].values.set(&metric::CPU_ALLOCATED_SECONDS, 20_000.0);
+        };
+        gives(fewer, &["cpus_changed"]);
+        // The cgroup of another node came an hour later.
+        let late = |job: &mut Job| {
+            let mut late = Node { start: 3600.0, gpus: Vec::new(), ..job.nodes[0].clone() };
+            late.values.set(&metric::CPU_ALLOCATED_SECONDS, 14_400.0);
+            job.nodes.push(late);
+            job.nodes_allocated = Some(2);
+        };
+        gives(late, &["held_less_than_elapsed"]);
+    }
+
+    #[test]
+    fn accounting_that_disagrees_is_a_reason() {
+        gives(|job| job.account(accounted(3600.0, 0.0)), &["accounting_disagrees"]);
+        gives(|job| job.account(accounted(6000.0, 1200.0)), &[]);
+        gives(|job| job.evidence.may_be_a_part = true, &["may_be_a_part"]);
+        let known = |job: &mut Job| {
+            job.evidence.may_be_a_part = true;
+            job.account(accounted(7200.0, 0.0));
+        };
+        gives(known, &[]);
+    }
+
+    #[test]
+    fn a_pause_may_be_a_suspension_unless_the_accounting_knows() {
+        let pausing = |job: &mut Job| {
+            let mut curves = Curves::new(0.0, 7200.0, 300.0);
+            let used = |at: f64| at.min(3600.0) + (at - 5400.0).max(0.0);
+            let points: Vec<_> = curves.ends().map(|end| (end, used(end))).collect();
+            curves.add((&metric::CPU_SECONDS, Some(0), None), &points, None);
+            job.curves = Some(curves);
+        };
+        gives(pausing, &["suspended_unknown"]);
+        let known = |job: &mut Job| {
+            pausing(job);
+            job.account(accounted(7200.0, 0.0));
+        };
+        gives(known, &[]);
+    }
+
+    #[test]
+    fn advice_is_silent_about_what_it_rests_on() {
+        use crate::Piece;
+        let reset = [Reason::CounterReset { nodes: 1 }];
+        assert!(!Piece::GpuNeverUsed.is_known(&reset) && !Piece::CpuLow.is_known(&reset));
+        assert!(Piece::OomKilled.is_known(&reset) && Piece::TimeOverAsked.is_known(&reset));
+        let gpus = [Reason::HeldLessThanElapsed { what: GPUS, held: 1.0, ran: 2.0 }];
+        assert!(!Piece::GpuLowUse.is_known(&gpus) && Piece::CpuLow.is_known(&gpus));
+    }
 }

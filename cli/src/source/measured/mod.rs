@@ -63,6 +63,14 @@ impl Measured {
         self.exporters.retain(|_| at.next().is_some_and(|at| nodes.contains(&at)));
     }
 
+    /// Nothing was seen after the last time that is looked at: a node's clock may be ahead, or it had fewer CPUs before.
+    pub(in crate::source) fn end_by(&mut self, at: f64) {
+        for node in &mut self.nodes {
+            node.end = node.end.map(|end| end.min(at).max(node.start));
+            node.seen_until = node.seen_until.min(at).max(node.start);
+        }
+    }
+
     /// Adds an earlier piece of the same run: what both counted is added up.
     pub(in crate::source) fn join(&mut self, earlier: Measured) {
         let join = |to: &mut Values, from: &Values| {

@@ -69,6 +69,7 @@ impl Prometheus {
                 let cluster = Some(key.0.clone()).filter(|name| !name.is_empty());
                 let who = Who { id: key.1, cluster, identity: identity.clone(), owners };
                 let mut measured = answers.measured();
+                measured.end_by(self.until);
                 if measured.runs_seen > 1 || owners > 1 {
                     let this = self.clone();
                     let selection = selection.clone();

@@ -111,6 +111,10 @@ impl Prometheus {
             curves
         )?;
         measured.add_changes(changes);
+        if measured.evidence.cpus_changed {
+            // How long it was seen does not follow from the CPU time that it held.
+            measured.nodes.iter_mut().filter(|node| node.running).for_each(|node| node.seen_until = at);
+        }
         measured.add_held(&held);
         measured.add_parts(&parts);
         measured.add_others(&facts);

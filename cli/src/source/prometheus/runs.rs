@@ -59,6 +59,7 @@ impl Prometheus {
         let (mut at, mut answers) = (self.until, first);
         loop {
             let mut measured = answers.measured();
+            measured.end_by(at);
             let restarted = measured.runs_seen > 1;
             let Some(last) = measured.runs().pop() else { break };
             measured.keep(&last.nodes);
@@ -84,6 +85,13 @@ impl Prometheus {
         if found.len() > 1 || who.owners > 1 {
             for run in &mut found {
                 self.identify(selector, run).await?;
+            }
+        }
+        let parts: Vec<bool> =
+            found.iter().zip(found.iter().skip(1)).map(|(before, run)| may_be_a_part(before, run)).collect();
+        for (at, is_part) in parts.into_iter().enumerate().filter(|(_, is_part)| *is_part) {
+            for run in found.iter_mut().skip(at).take(2) {
+                run.measured.evidence.may_be_a_part = is_part;
             }
         }
         Ok(found)
@@ -203,6 +211,13 @@ pub(super) fn jobs(runs: Vec<Found>, records: &[Record]) -> Vec<Vec<(usize, Foun
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is not negative")]
 fn whole(restarts: f64) -> usize {
     restarts as usize
+}
+
+/// Whether only SLURM's accounting can say if two runs are parts of one: SLURM's prolog says how often a job was requeued before.
+fn may_be_a_part(before: &Found, run: &Found) -> bool {
+    let (one, other) = (&before.who.identity.uid, &run.who.identity.uid);
+    let is_user = one == other || one.is_empty() || other.is_empty();
+    is_user && before.restarts.zip(run.restarts).is_none_or(|(one, other)| one == other)
 }
 
 /// Whether a run is of the same job as the one before of its number.
