@@ -68,7 +68,7 @@ class Requeued(Numbers):
         self.of_both_runs("Nodes of the job", "J", {'{instance="n1"}': 0.25})
 
     def test_advice(self):
-        for letter, what in (("F", "One core worked, the others waited"), ("M", "Tasks waited for storage"), ("L", "Tasks waited for memory")):
+        for letter, what in (("F", "About one core was used, the others were idle"), ("M", "Tasks waited for storage"), ("L", "Tasks waited for memory")):
             self.of_both_runs(ADVICE[1], letter, {f'{{what="{what}"}}': 1}, counted="what")
         for letter in "GO":
             self.of_both_runs(ADVICE[1], letter, {}, counted="what")
@@ -370,8 +370,8 @@ class Report(Numbers):
         self.says("Less than two minutes: totals are exact, and there is nothing to judge yet", 10, self.NODE | self.job(8, 4), at="90s", over="90s")
         self.says("No job of this number within a month: choose one in the Jobs dashboard", 0, self.NODE | self.job(8, 4), jobid="8")
         killed = self.job(8, 4, oom_kills_total="0x20 1x380")
-        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 1}, self.NODE | killed, counted="what")
-        self.gives(self.VERDICT, "A", {'{what="The kernel killed processes of the job: out of memory"}': 168}, self.NODE | killed)
+        self.gives(self.VERDICT, "A", {'{what="The job ran out of memory"}': 1}, self.NODE | killed, counted="what")
+        self.gives(self.VERDICT, "A", {'{what="The job ran out of memory"}': 168}, self.NODE | killed)
 
     def test_a_number_is_found_outside_the_time_range(self):
         ran = {name: given.replace("x400", "x100 stale") for name, given in self.job(8, 4).items()}

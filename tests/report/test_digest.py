@@ -179,7 +179,7 @@ class Digests(unittest.TestCase):
         rows = [line.split() for line in alice.splitlines() if line.startswith(("  101 ", "  102 "))]
         self.assertEqual([(row[0], row[-6:]) for row in rows],
                          [("101", ["02:00:00", "4", "3", "100", "%", "6"]), ("102", ["03:00:00", "2", "2", "50", "%", "6"])])
-        self.assertIn(f"12 of 14 GPU-hours: as much as {12 / 168:.2f} GPUs all of that time.", alice)
+        self.assertIn(f"12 of 14 GPU-hours were not used, the same as {12 / 168:.2f} GPUs all of this time.", alice)
         self.assertIn("#SBATCH --gpus=1\n", alice)
         self.assertNotIn("103", alice, "nothing of others")
         self.assertIsNone(mails["alice@elsewhere.example.org"]["Bcc"])

@@ -600,3 +600,14 @@ fn arithmetic_in_vectors() {
     untold.nodes.extend(operations(100.0, 80.0, 100.0).nodes);
     gives(&untold, Piece::VectorsLow, Some(("20 % of its operations", None)));
 }
+
+#[test]
+fn the_page_for_users_has_all() {
+    let page = include_str!("../../../../docs/reading-a-report.md");
+    let shipped = Thresholds::shipped().unwrap();
+    for piece in Piece::ALL {
+        let what = &shipped.texts(piece.name()).unwrap().what;
+        let row = format!("\n| {} | `{}` | {what} |", piece.label(), piece.name());
+        assert!(page.contains(&row), "{row}");
+    }
+}
