@@ -95,7 +95,7 @@ ADVICE = {
     ),
     "node_idle": (
         "A node of the job was idle",
-        "Ask for fewer nodes (--nodes), or start the program on all of them with srun: mpirun without a host list stays on the first node",
+        "Ask for fewer nodes (--nodes), or start the program on all of them with srun: mpirun without a host list uses only the first node",
         "0.01 cores used on one node, 0.5 on another",
     ),
     "nodes_uneven": (

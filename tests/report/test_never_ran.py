@@ -14,7 +14,7 @@ NOW = int(time.time())
 
 
 def row(number, start, end, state):
-    return [str(number), "alice", "physics", "main", "normal", str(NOW - 4000), str(NOW - 4000), start, end, state, "0:0", "60", "1", "x"]
+    return [str(number), "", "", "alice", "physics", "main", "normal", str(NOW - 4000), str(NOW - 4000), start, end, "0", "00:00:00", state, "0:0", "60", "1", "x"]
 
 
 # Releases of SLURM differ in the start of a job that was cancelled while it waited.

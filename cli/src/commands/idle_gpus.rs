@@ -166,8 +166,23 @@ impl Judge<'_> {
     async fn confirm(&self, job: &Job) -> Result<String, String> {
         let asked = now();
         let question = squeue::QUESTION.into_iter().map(str::to_owned).chain([format!("--jobs={}", job.id)]);
-        let answer = ask(&self.policy.squeue, question.collect()).await?;
+        let answer = self.ask(&self.policy.squeue, job, question.collect()).await?;
         confirmed(&answer, job, (asked, now()))
+    }
+
+    /// What squeue and scancel answer of the cluster of a job, or why they do not.
+    async fn ask(&self, program: &Path, job: &Job, mut arguments: Vec<String>) -> Result<String, String> {
+        let clusters = self.here.config.slurm.clusters.iter().flatten();
+        let mut named = clusters.filter(|(label, _)| Some(*label) == job.cluster.as_ref());
+        match named.next() {
+            Some((_, name)) => arguments.insert(0, format!("--clusters={name}")),
+            None if job.cluster.is_some() && self.here.config.slurm.clusters.is_some() => {
+                return Err("slurm.clusters of the configuration does not name its cluster".to_owned());
+            }
+            None => {}
+        }
+        let answer = slurm_command::ask(program.as_os_str(), &arguments, slurm_command::PATIENCE).await;
+        answer.map_err(|error| error.to_string())
     }
 
     fn warnings(&self, idle: &[Idle<'_>]) -> Vec<Outgoing> {
@@ -212,7 +227,7 @@ impl Judge<'_> {
         let letter = idle_gpus::farewell(job.report, job.looked.minutes, &digest::period(self.here));
         let entry = |action| entry(job, action);
         history.add(Entry { why: Some(describe(job)), letter: Some(letter), ..entry(Action::Cancel) })?;
-        match ask(&self.policy.scancel, vec!["--".to_owned(), name]).await {
+        match self.ask(&self.policy.scancel, this, vec!["--".to_owned(), name]).await {
             Ok(_) => history.add(entry(Action::Cancelled)).map(Ok),
             Err(why) => {
                 history.add(Entry { why: Some(why.clone()), ..entry(Action::CancelFailed) })?;
@@ -314,10 +329,4 @@ fn describe(job: &Idle<'_>) -> String {
         nodes.join(", "),
         job.looked.mails
     )
-}
-
-/// What squeue and scancel answer, or why they do not.
-async fn ask(program: &Path, arguments: Vec<String>) -> Result<String, String> {
-    let answer = slurm_command::ask(program.as_os_str(), &arguments, slurm_command::PATIENCE).await;
-    answer.map_err(|error| error.to_string())
 }

@@ -109,6 +109,12 @@ impl Sacct {
         })
     }
 
+    /// The same for lists, which do without it: its failure is a warning only if the configuration names it.
+    pub fn for_lists(&self) -> Self {
+        let failure = if self.named { self.failure.clone() } else { Arc::default() };
+        Self { failure, ..self.clone() }
+    }
+
     /// Why it failed the first time.
     pub fn failure(&self) -> Option<&str> {
         self.failure.get().map(String::as_str)
@@ -222,12 +228,14 @@ fn word(text: &str) -> Option<String> {
     (!word.is_empty() && word.len() <= 32 && word.bytes().all(is_one)).then(|| word.to_owned())
 }
 
-/// `[D-]HH:MM:SS` in seconds (`secs2time_str`, src/common/parse_time.c).
+/// `[D-]HH:MM:SS` in seconds (`secs2time_str`, src/common/parse_time.c). No job is suspended for decades.
 fn clock(text: &str) -> Option<f64> {
+    const MOST: u64 = 1_000_000_000;
     let (days, clock) = text.split_once('-').unwrap_or(("0", text));
     let parts: Vec<u64> = clock.split(':').map(number).collect::<Option<_>>()?;
     let [hours, minutes, rest] = parts.as_slice() else { return None };
-    Some(seconds(((number(days)? * 24 + hours) * 60 + minutes) * 60 + rest))
+    let all = ((number(days)? * 24 + hours) * 60 + minutes) * 60 + rest;
+    (all <= MOST).then(|| seconds(all))
 }
 
 /// A cgroup begins so many seconds after SLURM's start at most, where it is not certain that a record is of the job's cluster: the prolog runs before.

@@ -67,6 +67,11 @@ pub(super) fn choose(id: &JobId, answer: &[Sample], cluster_label: &str) -> Resu
     }))
 }
 
+/// A user: its number, or where that is not known its name.
+pub(super) fn owner(labels: &Labels) -> Option<&str> {
+    ["uid", "user"].into_iter().filter_map(|label| labels.get(label)).find(|text| !text.is_empty())
+}
+
 /// How many users had jobs of a number, by cluster and number.
 pub(super) fn owners(answer: &[Sample], cluster_label: &str) -> BTreeMap<(String, u64), usize> {
     let mut users: BTreeMap<(String, u64), BTreeSet<&str>> = BTreeMap::new();
@@ -74,7 +79,7 @@ pub(super) fn owners(answer: &[Sample], cluster_label: &str) -> BTreeMap<(String
         let get = |label| sample.labels.get(label).unwrap_or_default();
         if let Ok(number) = get("jobid").parse() {
             let users = users.entry((get(cluster_label).to_owned(), number)).or_default();
-            users.extend(Some(get("uid")).filter(|uid| !uid.is_empty()));
+            users.extend(owner(&sample.labels));
         }
     }
     users.into_iter().map(|(key, users)| (key, users.len())).collect()

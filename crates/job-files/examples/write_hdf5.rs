@@ -71,6 +71,8 @@ fn job() -> Job {
         ],
         curves: Some(Curves::new(START, END, STEP)),
         grams_per_joule: None,
+        restarts: None,
+        evidence: job_report::Evidence::default(),
     };
     for index in 0..job.nodes.len() {
         fill(&mut job, index);

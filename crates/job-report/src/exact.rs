@@ -9,36 +9,6 @@ use crate::numbers::count;
 use crate::run::CLOCKS;
 use crate::show::{percent, time};
 
-/// What a source found out about a run besides its numbers.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Evidence {
-    /// Nodes on which a counter of the job fell. `None` if that was not looked for.
-    pub resets: Option<usize>,
-    /// The number of its CPUs on a node changed.
-    pub cpus_changed: bool,
-    /// Seconds between scrapes. `None` if that is not known.
-    pub interval: Option<f64>,
-    /// The same user had a run of this number before, and nothing says whether that was another job, or a part of this run.
-    pub may_be_a_part: bool,
-    /// What SLURM's accounting has of the run. `None` without a record that fits.
-    pub accounted: Option<Accounted>,
-}
-
-/// A run in SLURM's accounting (sacct). Times are seconds since the epoch.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Accounted {
-    /// When it was submitted, or requeued.
-    pub submit: Option<f64>,
-    /// When it started.
-    pub start: f64,
-    /// When it ended; `None` while it runs.
-    pub end: Option<f64>,
-    /// Seconds that it ran, without those in which it was suspended.
-    pub elapsed: Option<f64>,
-    /// Seconds in which it was suspended.
-    pub suspended: Option<f64>,
-}
-
 /// Why totals may not be exact.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reason {
@@ -278,15 +248,17 @@ fn of(nodes: u64) -> f64 {
     nodes as f64
 }
 
-fn less(what: &'static str, held: f64, ran: f64) -> Option<Reason> {
-    (held < LEAST_HELD * ran - SLACK).then_some(Reason::HeldLessThanElapsed { what, held, ran })
+fn less(what: &'static str, held: f64, ran: f64, slack: f64) -> Option<Reason> {
+    (held < LEAST_HELD * ran - slack).then_some(Reason::HeldLessThanElapsed { what, held, ran })
 }
 
 /// Each CPU is counted from the start of the run to the end. On a node whose cgroup came late it is counted from then on.
 fn cpus_held_less(job: &Job, node: &Node) -> Option<Reason> {
     let held = node.values.get(&metric::CPU_ALLOCATED_SECONDS)?;
     let cpus = node.values.get(&metric::CPUS).filter(|cpus| *cpus > 0.0)?;
-    less(CPUS, held / cpus, node.end? - job.start() - node.suspended_seconds)
+    // The first node counts by the clock that says when it started.
+    let slack = if node.start > job.start() { SLACK } else { 0.1 };
+    less(CPUS, held / cpus, node.end? - job.start() - node.suspended_seconds, slack)
 }
 
 fn gpus_held_less(job: &Job, node: &Node) -> Option<Reason> {
@@ -297,7 +269,7 @@ fn gpus_held_less(job: &Job, node: &Node) -> Option<Reason> {
         let held = gpu.values.get(&metric::GPU_ALLOCATED_SECONDS)?;
         Some(seen(gpu).map_or(held, |seen| seen.min(held)))
     });
-    less(GPUS, held.reduce(f64::min)?, ran)
+    less(GPUS, held.reduce(f64::min)?, ran, SLACK)
 }
 
 /// A run whose ends were seen is as long as SLURM says.
@@ -327,6 +299,7 @@ fn pauses(job: &Job) -> bool {
 mod tests {
     use super::*;
     use crate::curves::Curves;
+    use crate::evidence::{Accounted, Evidence};
     use crate::job::{Gpu, Identity};
 
     /// A job of two hours on a node with four CPUs and a GPU, of which all was looked at.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::curves::Curves;
-use crate::exact::{Accounted, Evidence};
+use crate::evidence::{Accounted, Evidence};
 use crate::metric;
 use crate::part::Part;
 use crate::run::CLOCKS;
@@ -26,6 +26,15 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whether both may be of one user: by their numbers, else by their names.
+    pub fn may_be_user(&self, other: &Self) -> bool {
+        let same = |one: &str, other: &str| one.is_empty() || other.is_empty() || one == other;
+        match self.uid.is_empty() || other.uid.is_empty() {
+            true => same(&self.user, &other.user),
+            false => self.uid == other.uid,
+        }
+    }
+
     /// How many of what a reader asks for first are known.
     pub fn known(&self) -> usize {
         [&self.account, &self.user, &self.name].into_iter().filter(|text| !text.is_empty()).count()

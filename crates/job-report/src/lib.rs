@@ -5,6 +5,7 @@
 
 mod advice;
 mod curves;
+mod evidence;
 mod exact;
 mod job;
 pub mod metric;
@@ -19,7 +20,8 @@ mod values;
 
 pub use advice::{Advice, Piece, Severity, gpus_never_used};
 pub use curves::{Curve, Curves, Summary};
-pub use exact::{Accounted, Evidence, Reason, Subject, Unchecked};
+pub use evidence::{Accounted, Evidence};
+pub use exact::{Reason, Subject, Unchecked};
 pub use job::{Ended, Gpu, Hardware, Identity, Job, Node, Origin, State};
 pub use metric::Metric;
 pub use numbers::Numbers;

@@ -13,6 +13,8 @@ fn printed(record: &Record, delimiter: &str) -> String {
     };
     [
         record.id.to_string(),
+        record.cluster.clone(),
+        record.uid.clone(),
         record.user.clone(),
         record.account.clone(),
         record.partition.clone(),
@@ -21,6 +23,8 @@ fn printed(record: &Record, delimiter: &str) -> String {
         time(record.eligible),
         time(record.start),
         time(record.end),
+        record.elapsed.map(|seconds| format!("{seconds:.0}")).unwrap_or_default(),
+        record.suspended.map(|seconds| format!("0-0:0:{seconds:.0}")).unwrap_or_default(),
         record.state.clone(),
         exit,
         record.time_limit.map_or("UNLIMITED".to_owned(), |seconds| format!("{:.0}", seconds / 60.0)),
@@ -36,7 +40,7 @@ pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let records = parse(&text, "|");
     for record in &records {
-        for text in [&record.user, &record.account, &record.partition, &record.qos, &record.name] {
+        for text in [&record.cluster, &record.uid, &record.user, &record.account, &record.partition, &record.qos, &record.name] {
             assert!(text.chars().count() <= 64 * 4 && !text.chars().any(char::is_control), "{text:?}");
         }
         assert!(
@@ -59,11 +63,11 @@ pub fn fuzz(bytes: &[u8]) {
     if let Some(first) = records.first() {
         job.id = first.id;
     }
-    fill(&mut job, records);
+    fill(&mut job, &records);
     assert!(job.queued_seconds.is_none_or(|seconds| seconds >= 0.0));
-    assert_eq!(
-        (&job.nodes, &job.identity.name),
-        (&before.nodes, &before.identity.name),
-        "the node knows more"
-    );
+    assert_eq!(job.identity.name, before.identity.name, "the node knows more");
+    for (node, before) in job.nodes.iter().zip(&before.nodes) {
+        let held = |node: &job_report::Node| node.values.get(&job_report::metric::CPU_ALLOCATED_SECONDS);
+        assert!(held(node) >= Some(0.0) && held(node) <= held(before), "suspended time is left out");
+    }
 }

@@ -55,6 +55,8 @@ fn empty(user: String, cluster: String) -> Job {
         nodes: Vec::new(),
         curves: None,
         grams_per_joule: None,
+        restarts: None,
+        evidence: job_report::Evidence::default(),
     }
 }
 

@@ -50,6 +50,8 @@ pub fn fuzz(bytes: &[u8]) {
             nodes: nodes.into_iter().map(node).collect(),
             curves: Some(curves),
             grams_per_joule: None,
+            restarts: None,
+            evidence: job_report::Evidence::default(),
         };
         let thresholds = Thresholds::shipped().expect("those are right");
         let report = Report::new(job, &thresholds, vec![String::new()]);

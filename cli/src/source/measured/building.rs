@@ -76,14 +76,14 @@ pub(crate) fn node_name(instance: &str, slurm_node: &str) -> String {
 /// The CPUs of a job that ended before a scrape showed how many they were: it held each of them all the time. `None` if that is no
 /// whole number, as of a job whose CPUs changed.
 fn whole_cpus(held: f64, ran: f64) -> Option<f64> {
-    // Start and end are exported in milliseconds: that many parts of the time.
+    // Start and end are exported in milliseconds.
     const LEAST_SECONDS: f64 = 0.1;
-    const ACCURACY: f64 = 0.02;
+    const ACCURACY: f64 = 0.002;
     if ran < LEAST_SECONDS {
         return None;
     }
     let whole = (held / ran).round();
-    (whole >= 1.0 && (held / ran - whole).abs() <= ACCURACY * whole).then_some(whole)
+    (whole >= 1.0 && (held / whole - ran).abs() <= ACCURACY + 1e-4 * ran).then_some(whole)
 }
 
 #[derive(Default)]

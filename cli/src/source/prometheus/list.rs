@@ -121,7 +121,9 @@ impl Prometheus {
         let first = self.measure(&selector, self.at_last(), &[]).await?;
         let runs = self.runs_of(&selector, &who, first, &[]).await?;
         let records = match &self.sacct {
-            Some(sacct) => sacct.records(&id.to_string(), who.cluster.as_deref()).await.unwrap_or_default(),
+            Some(sacct) => {
+                sacct.for_lists().records(&id.to_string(), who.cluster.as_deref()).await.unwrap_or_default()
+            }
             None => Vec::new(),
         };
         let mut found = Vec::new();
@@ -144,6 +146,7 @@ impl Prometheus {
     /// Adds what SLURM's accounting has of jobs, if they are not too many. Lists do without it where it cannot be asked.
     async fn account(&self, jobs: &mut [Job]) {
         let Some(sacct) = self.sacct.as_ref().filter(|_| jobs.len() <= MOST_ACCOUNTED) else { return };
+        let sacct = sacct.for_lists();
         let clusters: BTreeSet<Option<String>> = jobs.iter().map(|job| job.cluster.clone()).collect();
         for cluster in clusters {
             let numbers: BTreeSet<u64> =

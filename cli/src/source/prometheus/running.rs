@@ -64,6 +64,9 @@ const MOST_NAMED: usize = 300;
 /// A power over less time is none: clocks of node and server differ, and meters are read now and then.
 const LEAST_SECONDS: f64 = 10.0;
 
+/// What was used and what was had, of a function that gives the sum of a series.
+type Quotient<'a> = &'a dyn Fn(&dyn Fn(&str) -> String) -> (String, String);
+
 impl Prometheus {
     /// The jobs that run, by number.
     pub async fn running(&self, selection: &Selection, over: f64) -> Result<Vec<RunningJob>, Failure> {
@@ -130,7 +133,7 @@ impl Prometheus {
         );
         let is_young = format!("({age} < {over})");
         // Two counters of one page: their quotient needs no clock.
-        let part = |by: &str, of: &dyn Fn(&dyn Fn(&str) -> String) -> (String, String)| {
+        let part = |by: &str, of: Quotient<'_>| {
             let (used, had) = of(&|name| once(by, &series(name)));
             let since_start = format!("{used} / ({had} > 0) and on {on_node} {is_young}");
             let (used, had) = of(&|name| once(by, &format!("rate({}{window})", series(name))));

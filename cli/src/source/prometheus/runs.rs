@@ -13,7 +13,7 @@ use super::{Prometheus, of};
 use crate::Failure;
 use crate::series::{INFO, START};
 use crate::source::accounting::{Record, record_of};
-use crate::source::identity::{Who, identity};
+use crate::source::identity::{Who, identity, owner};
 use crate::source::measured::{Measured, exporter};
 
 /// How many runs of a number are looked for.
@@ -60,6 +60,10 @@ impl Prometheus {
         loop {
             let mut measured = answers.measured();
             measured.end_by(at);
+            // What had a sample lately when the next run began does not run any more.
+            if !found.is_empty() {
+                measured.nodes.iter_mut().for_each(|node| node.running = false);
+            }
             let restarted = measured.runs_seen > 1;
             let Some(last) = measured.runs().pop() else { break };
             measured.keep(&last.nodes);
@@ -136,7 +140,7 @@ impl Prometheus {
         if owners(infos.iter()).len() > 1 {
             let end = run.measured.nodes.iter().map(|node| node.seen_until).fold(run.start(), f64::max);
             let until = (end + CLOCKS).min(run.at).max(run.from + 1.0);
-            let lately = (until - run.from).min(LATELY).max(1.0);
+            let lately = (until - run.from).clamp(1.0, LATELY);
             let samples = self.client.query_samples(&of(INFO, &all), lately, until).await?;
             let mut last: BTreeMap<(String, String), (f64, Labels)> = BTreeMap::new();
             for series in samples.into_iter().filter(|series| run.measured.position(&series.labels).is_some())
@@ -159,9 +163,9 @@ impl Prometheus {
     }
 }
 
-/// The numbers of users.
-pub(super) fn owners<'a>(infos: impl Iterator<Item = &'a Labels>) -> BTreeSet<&'a str> {
-    infos.filter_map(|labels| labels.get("uid")).filter(|uid| !uid.is_empty()).collect()
+/// Users, by their numbers, or where these are not known by their names.
+fn owners<'a>(infos: impl Iterator<Item = &'a Labels>) -> BTreeSet<&'a str> {
+    infos.filter_map(owner).collect()
 }
 
 /// Puts together what the accounting says is one run: an allocation without `PrologFlags=Contain` has no cgroup between its steps, and each step
@@ -215,15 +219,13 @@ fn whole(restarts: f64) -> usize {
 
 /// Whether only SLURM's accounting can say if two runs are parts of one: SLURM's prolog says how often a job was requeued before.
 fn may_be_a_part(before: &Found, run: &Found) -> bool {
-    let (one, other) = (&before.who.identity.uid, &run.who.identity.uid);
-    let is_user = one == other || one.is_empty() || other.is_empty();
-    is_user && before.restarts.zip(run.restarts).is_none_or(|(one, other)| one == other)
+    before.who.identity.may_be_user(&run.who.identity)
+        && before.restarts.zip(run.restarts).is_none_or(|(one, other)| one == other)
 }
 
 /// Whether a run is of the same job as the one before of its number.
 fn follows(run: &Found, before: &Found, records: &[Record]) -> bool {
-    let (one, other) = (&before.who.identity.uid, &run.who.identity.uid);
-    if !one.is_empty() && !other.is_empty() && one != other {
+    if !before.who.identity.may_be_user(&run.who.identity) {
         return false;
     }
     match (record_of(&before.job(), records), run.restarts) {

@@ -423,7 +423,7 @@ fn of_its_slots(part: Option<f64>, threshold: f64) -> Option<Found> {
     found(Hint, format!("{} of what they could have done", percent(part)), None)
 }
 
-/// Needs hardware counters that tell memory from units.
+/// Needs hardware counters that count memory and units apart.
 fn slots_memory(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     of_its_slots(numbers.slots_memory, thresholds.value("slots_memory"))
 }
@@ -436,7 +436,7 @@ fn slots_backend(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<
     of_its_slots(whole, thresholds.value("slots_backend"))
 }
 
-/// Needs hardware counters that tell vectors from scalars, and enough operations.
+/// Needs hardware counters that count vectors and scalars apart, and enough operations.
 fn vectors_low(_: &Job, numbers: &Numbers, thresholds: &Thresholds) -> Option<Found> {
     numbers.flops_per_cycle.filter(|flops| *flops >= thresholds.value("vectors_least_flops"))?;
     let part = numbers.vectors.filter(|part| *part < thresholds.value("vectors_low"))?;

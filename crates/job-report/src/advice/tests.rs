@@ -53,7 +53,7 @@ fn job(nodes: Vec<Node>) -> Job {
         curves: None,
         grams_per_joule: None,
         restarts: None,
-        evidence: crate::exact::Evidence::default(),
+        evidence: crate::evidence::Evidence::default(),
     }
 }
 
