@@ -157,15 +157,15 @@ impl Page<'_> {
         let limit = job.time_limit.map(|limit| format!(" of {}", time(limit))).unwrap_or_default();
         let waited =
             job.queued_seconds.map(|seconds| format!(", waited {}", short_time(seconds))).unwrap_or_default();
-        let suspended = job.suspended_seconds().filter(|seconds| *seconds > 0.0);
-        let suspended =
-            suspended.map(|seconds| format!(", suspended {}", short_time(seconds))).unwrap_or_default();
-        let elapsed = format!("{}{limit}{suspended}{waited}", time(numbers.elapsed_seconds));
+        let elapsed = format!("{}{limit}{waited}", time(numbers.elapsed_seconds));
         if crate::text::width(&times) <= self.half() {
             self.pair(&times, &elapsed);
         } else {
             self.line(&format!("  {times}"));
             self.pair("", &elapsed);
+        }
+        if let Some(suspended) = job.suspended_seconds().filter(|seconds| *seconds > 0.0) {
+            self.pair("", &format!("suspended for {}", short_time(suspended)));
         }
         let memory = job
             .total(&metric::MEMORY_LIMIT_BYTES)
@@ -232,7 +232,7 @@ impl Page<'_> {
         ];
         self.blank();
         let columns = self.options.width.saturating_sub(NAME + 2 + 2 + 27).min(curves.bins().max(24));
-        let head = format!("over {}", time(report.numbers.elapsed_seconds));
+        let head = format!("over {}", time(curves.end - curves.start));
         self.line(&format!(
             "  {}  {}{}{}",
             left(&head, NAME + columns),
