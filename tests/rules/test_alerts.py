@@ -214,7 +214,7 @@ class Sources(unittest.TestCase):
         source["advice"]["cpu_low"]["change"] = "Another advice"
         self.assertIn("jobledger:alert_setting:cpu_low_ratio\n        expr: vector(0.3)", self.generate.settings(source))
         self.assertIn("CPU_LOW_RATIO = 0.3", self.generate.python(source))
-        self.assertIn('"below 30% of the cores\' time, no GPU"', self.generate.python(source))
+        self.assertIn('"less than 30% of the core time used, no GPU"', self.generate.python(source))
         text = self.generate.alerts(source, {"xids": self.xids}, (RULES / "alerts" / "jobs-cpu.yaml").read_text())
         (rule,) = [rule for rule in yaml.safe_load(text)["groups"][0]["rules"] if rule["alert"] == "JobledgerJobCpuLow"]
         self.assertEqual((rule["annotations"]["summary"], rule["annotations"]["advice"], rule["labels"]["audience"]), ("Changed.", "Another advice", "support"))
