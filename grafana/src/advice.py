@@ -6,7 +6,7 @@ mails: rules/thresholds.yaml, by which thresholds.py is written.
 
 from . import thresholds as limits
 from .job_numbers import (BACKEND_SLOTS, CORES_HELD, CORES_IDLE, CORES_USED, CPU_USE, CPU_USE_BY_NODE, CPU_USED, CPUS_ALIKE, ELAPSED, FLOPS_PER_CYCLE, GPU_BUSY, GPU_HAD, GPU_IDLE, GPU_USE, GPU_USE_BY_GPU,
-                          IN_VECTORS, LIMIT, MEMORY_SLOTS, MEMORY_USE, OOM_KILLS, STARTED, counted, waited, waiting_now)
+                          IN_VECTORS, LIMIT, MEMORY_SLOTS, MEMORY_USE, OOM_KILLS, SHARED_MEMORY_USE, STARTED, counted, waited, waiting_now)
 from .queries import job, label
 
 THROTTLED = counted("jobledger_job_cpu_throttled_seconds_total")
@@ -41,7 +41,7 @@ PIECES = {
     "node_idle": NODE_IDLE,
     "nodes_uneven": f"({uneven(CPU_USE_BY_NODE)} > {limits.NODES_UNEVEN}) unless ({CPU_USE} < {limits.CPU_LOW_RATIO}) unless ({GPU_HAD} > 0) unless {NODE_IDLE}",
     "cpu_throttled": f"{THROTTLED} / ({THROTTLED} + {CPU_USED} > 0) > {limits.CPU_THROTTLED}",
-    "memory_over_asked": f"({MEMORY_USE} < {limits.MEMORY_OVER_ASKED_RATIO}) and (min({LIMIT}) >= {limits.MEMORY_OVER_ASKED_LEAST_BYTES})",
+    "memory_over_asked": f"({SHARED_MEMORY_USE} < {limits.MEMORY_OVER_ASKED_RATIO}) and (min({LIMIT}) >= {limits.MEMORY_OVER_ASKED_LEAST_BYTES})",
     "waited_memory": f"{pressure('memory')} > {limits.WAITED_MEMORY}",
     "waited_io": f"{pressure('io')} > {limits.WAITED_IO}",
     "stalled_io": f"clamp_max({STALLED} * 60 / {ELAPSED}, 1) unless ({pressure('io')} > {limits.WAITED_IO})",

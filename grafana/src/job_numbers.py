@@ -128,6 +128,9 @@ PEAK_OR_HELD = f"({PEAK} or {HELD_MOST})"
 LIMIT = f"sum {BY_NODE} ({known(last(job('jobledger_job_memory_limit_bytes')))})"
 MEMORY_USE_BY_NODE = f"({PEAK_OR_HELD} / {ON_NODE} ({LIMIT} > 0))"
 MEMORY_USE = f"max({MEMORY_USE_BY_NODE})"
+# Of nodes that others can use, too: nobody else can have the memory of one of which the job had all CPUs.
+_WHOLE = f"({CPUS} >= on (cluster, job, instance) group_left () max by (cluster, job, instance) (jobledger_node_cpus{{{CLUSTER}}} @ end()))"
+SHARED_MEMORY_USE = f"max({MEMORY_USE_BY_NODE} unless {ON_NODE} {_WHOLE})"
 OOM_KILLS = counted("jobledger_job_oom_kills_total")
 
 # Parts of the pipeline's slots. Nothing is shown of memory where one of the job's CPUs does not count what waits for it.
