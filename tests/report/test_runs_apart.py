@@ -25,12 +25,13 @@ ROWS = [
     row(2, BEGIN + 3 * HOUR, BEGIN + 5 * HOUR, cluster="b", timelimitraw=150),
     row(4, BEGIN, BEGIN + 50 * MINUTE + PAUSE, elapsedraw=50 * 60, suspended="04:00:00", timelimitraw=60),
     row(7, BEGIN, BEGIN + 6 * HOUR),
+    row(8, BEGIN, BEGIN + 2 * HOUR, elapsedraw=HOUR, suspended="01:00:00", user="carol", uid=1002),
 ]
 SACCT = f"""#!{sys.executable}
 import sys
 get = lambda name: next((each.split("=", 1)[1] for each in sys.argv if each.startswith(name + "=")), None)
 for row in {ROWS!r}:
-    if row["jobidraw"] == get("--jobs") and row["cluster"] == (get("--clusters") or "a"):
+    if row["jobidraw"] in get("--jobs").split(",") and row["cluster"] == (get("--clusters") or "a"):
         print("".join(str(row.get(field, "")) + get("--delimiter") for field in get("--format").split(",")))
 """
 
@@ -54,6 +55,9 @@ def jobs():
     for start, end, idle in ((BEGIN, BEGIN + HOUR, 7.9 * HOUR), (BEGIN + 2 * HOUR, BEGIN + 3 * HOUR, 0.1 * HOUR)):
         for name, value in (("idle_core_seconds:sum", idle), ("start_time_seconds:min", start), ("end_time_seconds:max", end)):
             jobs.samples.put(f"ended:jobledger_job_{name}", 'jobid="5",user="bob"', range(end + MINUTE, end + 10 * MINUTE, MINUTE), value)
+    # The row of a job with four cores, of two hours of which it was suspended for one.
+    for name, value in (("idle_core_seconds:sum", 5 * HOUR), ("cpu_seconds:sum", 3 * HOUR), ("allocated_cpu_seconds:sum", 8 * HOUR), ("start_time_seconds:min", BEGIN), ("end_time_seconds:max", BEGIN + 2 * HOUR)):
+        jobs.samples.put(f"ended:jobledger_job_{name}", 'jobid="8",user="carol",cluster="a"', range(BEGIN + 121 * MINUTE, BEGIN + 130 * MINUTE, MINUTE), value)
     # A GPU was busy for four of six hours; then the exporter began its counters anew.
     anew = BEGIN + 4 * HOUR
     jobs.add(6, "alice", BEGIN, BEGIN + 6 * HOUR, gpus=(anew,))
@@ -116,6 +120,10 @@ class RunsApart(unittest.TestCase):
     def test_waste_has_all_runs(self):
         (bob,) = [row for row in self.run_it("waste", "--by=user", "--format=json").json() if row["name"] == "bob"]
         self.assertAlmostEqual(bob["idle_core_hours"], 8)
+
+    def test_waste_leaves_out_suspended_time(self):
+        (carol,) = [row for row in self.run_it("waste", "--by=user", "--format=json").json() if row["name"] == "carol"]
+        self.assertEqual((carol["idle_core_hours"], carol["used_cpu_hours"], carol["held_cpu_hours"]), (1, 3, 4))
 
     def test_a_counter_that_began_anew_is_no_total(self):
         found = self.report("6")

@@ -6,10 +6,15 @@ Needs Prometheus and python3-venv; pyte comes from PyPI.
 import json
 import os
 import subprocess
+import time
 import unittest
 
 from jobs import GIB, HOUR, MINUTE, NOW, Jobs
 from tools import ROOT, Ran, Samples, program, server_of
+
+
+# Tests of other files may take long before these: what is looked at is some seconds after the samples were made.
+UNTIL = time.strftime("--until=%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW + 5))
 
 
 def jobs():
@@ -92,7 +97,7 @@ class Young(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         server = cls.enterClassContext(server_of(edges()))
-        ran = Ran(program(), f"http://{server.address}", "top", "--once", "--sort=job")
+        ran = Ran(program(), f"http://{server.address}", "top", "--once", "--sort=job", UNTIL)
         if (ran.status, ran.err) != (0, ""):
             raise AssertionError(ran)
         cls.head, _, _, *rows = ran.out.splitlines()
@@ -125,7 +130,7 @@ class Top(unittest.TestCase):
         cls.url = f"http://{cls.server.address}"
 
     def once(self, *arguments):
-        ran = Ran(self.program, self.url, "top", "--once", *arguments)
+        ran = Ran(self.program, self.url, "top", "--once", UNTIL, *arguments)
         self.assertEqual((ran.status, ran.err), (0, ""))
         head, _, heads, *rows = ran.out.splitlines()
         self.assertEqual(heads.split(), ["JOB", "USER", "NAME", "TIME", "NODES", "CORES", "CPU", "MEMORY", "GPUS", "GPU", "POWER"])

@@ -19,7 +19,8 @@ pub(super) fn run(
     environment: &Environment,
 ) -> Result<(), Failure> {
     let event = Event::of(&options.subject, environment.mail_type.as_deref(), environment.job_id.as_deref());
-    if event.about.is_none() {
+    // A mail that waited in the spool is sent all the same.
+    if event.about.is_none() && options.without_report.is_none() {
         return Err(Failure::usage(
             "neither the subject nor $SLURM_JOB_ID names a job: SLURM's subjects are like 'Slurm Job_id=123 Name=x Ended'",
         ));

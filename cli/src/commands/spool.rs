@@ -341,7 +341,10 @@ impl Waiting {
         let until = Timestamp::from_duration(SignedDuration::from_secs_f64(until)).unwrap_or_default();
         let (name, more, variables) = match &self.entry.task {
             Task::Mail { subject, recipient, mail_type, job_id } => {
-                let why = if self.is_broken {
+                let event = Event::of(subject, mail_type.as_deref(), job_id.as_deref());
+                let why = if event.about.is_none() {
+                    Some("the mail names no job")
+                } else if self.is_broken {
                     Some("it could not be made")
                 } else {
                     (self.age() > LATE).then_some("the mail would have been late")

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use job_report::{Accounted, CLOCKS, Ended, Job, Origin};
+use job_report::{Accounted, CLOCKS, Ended, Identity, Job, Origin};
 
 use crate::config;
 use crate::slurm_command;
@@ -243,8 +243,7 @@ const LATE: f64 = 300.0;
 
 impl Record {
     /// Whether it may be the run of this cluster, number, user and start. The cgroup of an allocation may appear late, when its first step starts.
-    fn fits(&self, job: &Job) -> bool {
-        let (who, started) = (&job.identity, job.start());
+    fn fits(&self, id: u64, who: &Identity, started: f64) -> bool {
         let same = |known: &str, other: &str| known.is_empty() || other.is_empty() || known == other;
         // A number is what the exporter has of a user without a name.
         let is_name = |user: &str| !user.bytes().all(|byte| byte.is_ascii_digit());
@@ -252,7 +251,7 @@ impl Record {
             true => !is_name(&who.user) || same(&self.user, &who.user),
             false => self.uid == who.uid,
         };
-        let (Some(start), true) = (self.start, self.id == job.id && is_user) else { return false };
+        let (Some(start), true) = (self.start, self.id == id && is_user) else { return false };
         let is_then = start <= started + CLOCKS && self.end.is_none_or(|end| end >= started - CLOCKS);
         let is_alike =
             same(&self.partition, &who.partition) && same(&self.name, &who.name) && started - start <= LATE;
@@ -276,8 +275,17 @@ impl Record {
 
 /// The record of a run; `None` if none is certain to be it.
 pub fn record_of<'a>(job: &Job, records: &'a [Record]) -> Option<&'a Record> {
-    let start = |record: &Record| record.start.unwrap_or(0.0);
-    records.iter().filter(|record| record.fits(job)).max_by(|a, b| start(a).total_cmp(&start(b)))
+    record_of_run((job.id, &job.identity, job.start()), records)
+}
+
+/// The same of a run of this number, owner and start.
+pub(super) fn record_of_run<'a>(
+    (id, who, start): (u64, &Identity, f64),
+    records: &'a [Record],
+) -> Option<&'a Record> {
+    let began = |record: &Record| record.start.unwrap_or(0.0);
+    let fitting = records.iter().filter(|record| record.fits(id, who, start));
+    fitting.max_by(|a, b| began(a).total_cmp(&began(b)))
 }
 
 /// Adds what the accounting knows to a run. It goes before what follows from the node's facts.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use job_report::CLOCKS;
+use job_report::{CLOCKS, Identity};
 use prometheus_api::Labels;
 
 use super::selector::{any_of, range};
 use super::{Prometheus, Selection, of};
+use crate::source::accounting::record_of_run;
 use crate::text::harmless;
 use crate::{Failure, Kind};
 
@@ -43,6 +44,8 @@ pub struct EndedJob {
     pub memory_peak_bytes: Option<f64>,
     /// What it might use on all nodes.
     pub memory_limit_bytes: Option<f64>,
+    /// Seconds in which it was suspended, where SLURM's accounting knows them. Times held and idle leave them out.
+    pub suspended_seconds: f64,
 }
 
 impl EndedJob {
@@ -63,10 +66,28 @@ impl EndedJob {
         })
     }
 
+    /// Leaves out seconds in which it was suspended: they are neither held nor idle.
+    fn leave_out(&mut self, suspended: f64) {
+        let ran = self.end.zip(self.start).map(|(end, start)| end - start).filter(|ran| *ran > 0.0);
+        let part = ran.map_or(0.0, |ran| (suspended / ran).clamp(0.0, 1.0));
+        // It used nothing meanwhile, so all that it held then was idle.
+        let cores = self.idle_core_seconds.zip(self.cpu_seconds).map(|(idle, used)| idle + used);
+        let (cpus, gpus) = (self.cpu_allocated_seconds, self.gpu_allocated_seconds);
+        for (value, held) in [
+            (&mut self.idle_core_seconds, cores),
+            (&mut self.gpu_idle_seconds, gpus),
+            (&mut self.cpu_allocated_seconds, cpus),
+            (&mut self.gpu_allocated_seconds, gpus),
+        ] {
+            *value = value.zip(held).map(|(value, held)| (value - part * held).max(0.0)).or(*value);
+        }
+        self.suspended_seconds = suspended;
+    }
+
     /// Byte seconds that it might have used, above the highest peak of its nodes: what no node of it ever needed.
     pub fn memory_unused_byte_seconds(&self) -> Option<f64> {
         let (limit, peak, nodes) = (self.memory_limit_bytes?, self.memory_peak_bytes?, self.nodes?);
-        Some((limit - peak * nodes).max(0.0) * (self.end? - self.start?).max(0.0))
+        Some((limit - peak * nodes).max(0.0) * (self.end? - self.start? - self.suspended_seconds).max(0.0))
     }
 }
 
@@ -190,7 +211,25 @@ impl Prometheus {
                 }
             }
         }
-        Ok(rows.runs())
+        let mut runs = rows.runs();
+        self.leave_out_suspended(&mut runs).await;
+        Ok(runs)
+    }
+
+    /// Suspended time is neither held nor idle, where SLURM's accounting knows it and they are not too many to ask for.
+    async fn leave_out_suspended(&self, runs: &mut [EndedJob]) {
+        let numbers =
+            runs.iter().map(|run| (Some(run.cluster.clone()).filter(|name| !name.is_empty()), run.id));
+        let records = self.records_of(numbers.collect()).await;
+        for run in runs {
+            let cluster = Some(run.cluster.clone()).filter(|name| !name.is_empty());
+            let who =
+                Identity { user: run.user.clone(), partition: run.partition.clone(), ..Identity::default() };
+            let of_cluster = records.get(&cluster).map(Vec::as_slice).unwrap_or_default();
+            let record = run.start.and_then(|start| record_of_run((run.id, &who, start), of_cluster));
+            let suspended = record.and_then(|record| record.suspended).filter(|seconds| *seconds > 0.0);
+            suspended.into_iter().for_each(|suspended| run.leave_out(suspended));
+        }
     }
 
     /// An error where the rules are not loaded. A server that does not say which it has may have them.
@@ -216,6 +255,24 @@ mod tests {
         assert!(job.slot("ended:jobledger_job_name:info").is_none());
         let rules = include_str!("../../../../rules/recording/ended.yaml");
         assert!(RULES.iter().all(|rule| rules.contains(&format!("record: {rule}\n"))));
+    }
+
+    #[test]
+    fn suspended_time_is_neither_held_nor_idle() {
+        let mut job = EndedJob {
+            start: Some(0.0),
+            end: Some(100.0),
+            cpu_allocated_seconds: Some(800.0),
+            cpu_seconds: Some(80.0),
+            idle_core_seconds: Some(320.0),
+            gpu_allocated_seconds: Some(200.0),
+            gpu_idle_seconds: Some(170.0),
+            ..EndedJob::default()
+        };
+        job.leave_out(75.0);
+        assert_eq!((job.cpu_allocated_seconds, job.idle_core_seconds), (Some(200.0), Some(20.0)));
+        assert_eq!((job.gpu_allocated_seconds, job.gpu_idle_seconds), (Some(50.0), Some(20.0)));
+        assert_eq!((job.cpu_seconds, job.memory_unused_byte_seconds()), (Some(80.0), None));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::selector::{any_of, matcher, range};
 use super::{Prometheus, find};
 use crate::Failure;
 use crate::job_id::JobId;
-use crate::source::accounting;
+use crate::source::accounting::{self, Record};
 use crate::source::identity::{Who, identities, owners};
 use crate::source::measured::Measured;
 
@@ -143,23 +143,39 @@ impl Prometheus {
         Ok(found)
     }
 
-    /// Adds what SLURM's accounting has of jobs, if they are not too many. Lists do without it where it cannot be asked.
+    /// Adds what SLURM's accounting has of jobs.
     async fn account(&self, jobs: &mut [Job]) {
-        let Some(sacct) = self.sacct.as_ref().filter(|_| jobs.len() <= MOST_ACCOUNTED) else { return };
-        let sacct = sacct.for_lists();
-        let clusters: BTreeSet<Option<String>> = jobs.iter().map(|job| job.cluster.clone()).collect();
-        for cluster in clusters {
-            let numbers: BTreeSet<u64> =
-                jobs.iter().filter(|job| job.cluster == cluster).map(|job| job.id).collect();
-            let numbers: Vec<String> = numbers.into_iter().map(|number| number.to_string()).collect();
-            for numbers in numbers.chunks(AT_ONCE) {
-                let Some(records) = sacct.records(&numbers.join(","), cluster.as_deref()).await else {
-                    return;
-                };
-                let is_asked = |job: &&mut Job| job.cluster == cluster && job.evidence.accounted.is_none();
-                jobs.iter_mut().filter(is_asked).for_each(|job| accounting::fill(job, &records));
+        let records = self.records_of(jobs.iter().map(|job| (job.cluster.clone(), job.id)).collect()).await;
+        for job in jobs {
+            if let Some(records) = records.get(&job.cluster) {
+                accounting::fill(job, records);
             }
         }
+    }
+
+    /// What SLURM's accounting has of numbers, by cluster, if they are not too many. Lists do without it where it cannot be asked.
+    pub(super) async fn records_of(
+        &self,
+        numbers: BTreeSet<(Option<String>, u64)>,
+    ) -> BTreeMap<Option<String>, Vec<Record>> {
+        let mut found: BTreeMap<Option<String>, Vec<Record>> = BTreeMap::new();
+        let Some(sacct) = self.sacct.as_ref().filter(|_| numbers.len() <= MOST_ACCOUNTED) else {
+            return found;
+        };
+        let sacct = sacct.for_lists();
+        let mut clusters: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
+        for (cluster, number) in numbers {
+            clusters.entry(cluster).or_default().push(number.to_string());
+        }
+        for (cluster, numbers) in clusters {
+            for numbers in numbers.chunks(AT_ONCE) {
+                let Some(records) = sacct.records(&numbers.join(","), cluster.as_deref()).await else {
+                    return found;
+                };
+                found.entry(cluster.clone()).or_default().extend(records);
+            }
+        }
+        found
     }
 }
 
