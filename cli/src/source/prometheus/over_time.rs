@@ -98,7 +98,9 @@ impl Prometheus {
             let names = names_of_parts(&OF_PARTS);
             let names = any_of("__name__", names.iter().map(String::as_str));
             let until = (end + RETAINED).min(at).max(end);
-            let last = format!("last_over_time({}{})", of_job("", &[&names]), range(until - start));
+            // Steps of an earlier run are shown until readers have its end.
+            let since = from.max(start).min(until);
+            let last = format!("last_over_time({}{})", of_job("", &[&names]), range(until - since));
             self.client.query(&self.scope.parts(&last), until).await
         };
         let known_at = (end + RETAINED).min(at).max(end);
