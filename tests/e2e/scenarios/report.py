@@ -1,8 +1,6 @@
 """Reports of `jobledger` on the host, from a Prometheus that scrapes the bed."""
 
 import contextlib
-import email
-import email.policy
 import re
 
 from testbed import beds
@@ -118,8 +116,8 @@ class _Reports:
         """The text of the mail, if slurmctld starts it so."""
         ran = Ran(self._program, self._url, "mail", "--no-sacct", "--wait=0", "--dry-run", *arguments, **variables)
         equal(f"mail {arguments}: status and errors", (ran.status, ran.err), (0, ""))
-        mail = email.message_from_string(ran.out, policy=email.policy.default)
-        return mail.get_body(("plain",)).get_content().replace("\r\n", "\n")
+        _, text = ran.out.split("\n\n", 1)
+        return text.removesuffix("\n")
 
     def array(self, number):
         ran = Ran(self._program, self._url, "array", "--no-sacct", str(number))
