@@ -27,7 +27,9 @@ pub(super) async fn run(options: &arguments::Top, here: &Surroundings) -> Result
         Ok::<_, Failure>((jobs, server.until))
     };
     if options.once {
-        let (mut jobs, at) = look().await?;
+        // The table of another time, with --until.
+        let at = here.source.until;
+        let mut jobs = here.source.running(&selection, f64::from(options.over) * 60.0).await?;
         top::sort(&mut jobs, options.sort);
         let rows: Vec<table::Row> = jobs.iter().map(|job| top::row(job, at)).collect();
         let text = format!("{}\n\n{}", top::summary(&jobs), table::text(&top::heads(), &rows));
