@@ -99,16 +99,16 @@ class Reports(unittest.TestCase):
         return found
 
     def run_it(self, *arguments, **environment):
-        return Ran(self.program, self.url, *arguments, **environment)
+        return Ran(self.program, self.url, "--no-sacct", *arguments, **environment)
 
     def name(self, jobid):
         """As SLURM shows it: the number of an array's last element is that of the array, too."""
         infos = [labels for name, labels, _ in self.pages.get(jobid, []) if name == "jobledger_job_info" and labels["array_task_id"]]
         return "{array_job_id}_{array_task_id}".format(**infos[-1]) if infos else jobid
 
-    def report(self, jobid, *arguments):
+    def report(self, jobid, *arguments, statuses=(0,)):
         ran = self.run_it("report", self.name(jobid), "--format=json", *arguments)
-        self.assertEqual(ran.status, 0, ran.err)
+        self.assertIn(ran.status, statuses, ran.err)
         return ran.json()
 
     def same(self, reported, exported, what):
@@ -200,6 +200,7 @@ class Reports(unittest.TestCase):
                 self.same(numbers["gpu_use"], (busy or 0) / ((busy or 0) + idle), f"{jobid}: gpu_use")
 
     def test_the_integral_of_a_curve_is_its_total(self):
+        whole = 0
         for jobid in self.pages:
             document = self.report(jobid)
             (node,), times = document["job"]["nodes"], document["curves"]
@@ -210,7 +211,14 @@ class Reports(unittest.TestCase):
                     values = values | node["boards"][0]["values"]
                 if metric in values:
                     integral = sum(value * length for value, length in zip(curve, lengths) if value is not None)
-                    self.assertAlmostEqual(integral, values[metric], delta=1e-6 * max(1, values[metric]), msg=f"{jobid}: {metric}")
+                    # Of a job that was there before the server there is a gap at the beginning, and what it used then is in no bin.
+                    delta = 1e-6 * max(1, values[metric])
+                    if None in curve:
+                        self.assertLessEqual(integral, values[metric] + delta, f"{jobid}: {metric}")
+                    else:
+                        self.assertAlmostEqual(integral, values[metric], delta=delta, msg=f"{jobid}: {metric}")
+                        whole += 1
+        self.assertGreater(whole, 0, "no curve without a gap")
 
     def test_a_page_fits_on_a_terminal(self):
         for jobid in self.pages:
@@ -232,7 +240,7 @@ class Reports(unittest.TestCase):
             for ending, first in (("html", b"<!DOCTYPE html>"), ("pdf", b"%PDF-")):
                 ran = self.run_it("report", name, "-v", f"--output={directory}/report.{ending}")
                 self.assertEqual((ran.status, ran.out), (0, ""), ran.err)
-                self.assertLessEqual(len(ran.err.splitlines()), 8, ran.err)
+                self.assertLessEqual(len(ran.err.splitlines()), 9, ran.err)
                 self.assertTrue((directory / f"report.{ending}").read_bytes().startswith(first))
             self.assertEqual(sorted(path.name for path in directory.iterdir()), ["report.html", "report.pdf"])
             ran = self.run_it("report", name, name, f"--output={directory}/two.html")
@@ -242,12 +250,13 @@ class Reports(unittest.TestCase):
         count = 'max by (jobid) (changes(jobledger_job_start_time_seconds[1h])) > 0'
         wait_for("a job that was requeued", lambda: self.prometheus.query(count), quiet=300)
         labels, changes = self.prometheus.query(count)[0]
-        first, last = (self.report(labels["jobid"], *which)["job"] for which in (["--run=1"], []))
+        # These tests read pages, too: the end of the first run may have been on one of theirs, and on none of the server's.
+        first, last = (self.report(labels["jobid"], *which, statuses=(0, 4))["job"] for which in (["--run=1"], []))
         self.assertEqual((first["run"], last["runs"] >= changes + 1), (1, True))
         self.assertGreater(last["nodes"][0]["start"], first["nodes"][0]["seen_until"])
         ran = self.run_it("report", labels["jobid"], "--run=99")
         self.assertEqual(ran.status, 3)
-        self.assertRegex(ran.err, r"^jobledger: job \d+ has \d+ runs: --run=1 to \d+\n$")
+        self.assertRegex(ran.err, r"^jobledger: job \d+ was seen in these runs: --run with one of 1, [\d, ]+\n$")
 
     def test_a_list_has_the_jobs_of_a_user(self):
         whose = {jobid: labels["user"] for jobid, samples in self.pages.items() for name, labels, _ in samples if name == "jobledger_job_info"}
@@ -292,7 +301,7 @@ class Reports(unittest.TestCase):
 
     def fails(self, status, pattern, *arguments, url=None, **environment):
         """One line that says what to do."""
-        ran = Ran(self.program, url or self.url, *arguments, **environment)
+        ran = Ran(self.program, url or self.url, "--no-sacct", *arguments, **environment)
         self.assertEqual(ran.status, status, ran.err)
         self.assertRegex(ran.err, f"^jobledger: {pattern}")
         self.assertEqual(ran.err.count("\n"), 1, ran.err)
@@ -331,11 +340,11 @@ class WithoutRules(unittest.TestCase):
             jobid = next(iter(Reports.ended(nodes)))
             prometheus.wait_scraped()
             url, path = f"http://{prometheus.address}", program()
-            ran = Ran(path, url, "report", jobid, "--format=json")
+            ran = Ran(path, url, "--no-sacct", "report", jobid, "--format=json")
             self.assertEqual(ran.status, 0, ran.err)
             self.assertTrue(math.isfinite(ran.json()["numbers"]["elapsed_seconds"]))
             self.assertIsNone(ran.json()["numbers"]["carbon_grams"])
-            ran = Ran(path, url, "waste")
+            ran = Ran(path, url, "--no-sacct", "waste")
             self.assertEqual((ran.status, ran.err), (1, "jobledger: the server records no rows of ended jobs: it needs rules/recording/ended.yaml and what that needs\n"))
             self.assertIn("no  rows of ended jobs, for waste (load rules/recording)\n", Ran(path, url, "check").out)
 
